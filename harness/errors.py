@@ -1,0 +1,33 @@
+"""What can go wrong that is not a finding about Transformer Engine, and the exit code of each."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class HarnessError(Exception):
+    """Base of every error that the harness raises on its own account.
+
+    The message is one line: what is wrong and what to do. ``exit_code`` is the status of a command
+    that ends with it; 0 and 1 are kept for "held" and "violations".
+    """
+
+    exit_code: ClassVar[int] = 3
+
+
+class HarnessFault(HarnessError):
+    """The harness itself is wrong: never to be counted as a fault of Transformer Engine."""
+
+    exit_code = 3
+
+
+class InvalidInput(HarnessError):
+    """A case file, an option or a name that a person gave is not usable."""
+
+    exit_code = 2
+
+
+class CannotRunHere(HarnessError):
+    """This machine lacks what was asked for: no FP8 GPU, no Transformer Engine, a release too old."""
+
+    exit_code = 125
