@@ -28,6 +28,6 @@ class InvalidInput(HarnessError):
 
 
 class CannotRunHere(HarnessError):
-    """This machine lacks what was asked for: no FP8 GPU, no Transformer Engine, a release too old."""
+    """The machine lacks what was asked for: no FP8 GPU, no Transformer Engine, a release too old."""
 
     exit_code = 125

@@ -1,0 +1,219 @@
+"""From a case to a model: torch modules, one per node, that a run walks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import partial
+from typing import Any, Protocol
+
+import torch
+import transformer_engine.common.recipe as te_recipe
+import transformer_engine.pytorch as te
+
+from harness import case as c
+from harness.leaves import make_leaf
+
+Context = AbstractContextManager[Any]
+_FORMATS = {"HYBRID": te_recipe.Format.HYBRID, "E4M3": te_recipe.Format.E4M3}
+_GRAD_MODES: dict[str, Callable[[], Context]] = {
+    "null": nullcontext,
+    "no_grad": torch.no_grad,
+    "enable_grad": torch.enable_grad,
+    "set_grad_enabled_false": partial(torch.set_grad_enabled, False),
+    "set_grad_enabled_true": partial(torch.set_grad_enabled, True),
+    "inference_mode": torch.inference_mode,
+}
+
+
+class RegionCaller(Protocol):
+    """What a region asks of the run it is part of: to call its callable, checkpointed or not."""
+
+    def call_region(self, region: RegionModule, x: torch.Tensor) -> torch.Tensor:
+        """Call ``region.function`` on ``x`` and the region's other arguments."""
+
+    def region_runs(self, region: RegionModule) -> None:
+        """Note that the region's callable is being run."""
+
+
+class ResidualModule(torch.nn.Module):
+    """``x + body(x)``."""
+
+    def __init__(self, body: torch.nn.Module) -> None:
+        super().__init__()
+        self.body = body
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Map [..., width] to the same shape."""
+        out: torch.Tensor = x + self.body(x)
+        return out
+
+
+class SumModule(torch.nn.Module):
+    """The sum of the branches."""
+
+    def __init__(self, branches: Iterable[torch.nn.Module]) -> None:
+        super().__init__()
+        self.branches = torch.nn.ModuleList(branches)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Map [..., width] to the same shape."""
+        first, *rest = (branch(x) for branch in self.branches)
+        total: torch.Tensor = first
+        for term in rest:
+            total = total + term
+        return total
+
+
+class ContextModule(torch.nn.Module):
+    """The body under a context made anew for each call; the result is cloned where ``clone`` is set."""
+
+    def __init__(self, body: torch.nn.Module, context: Callable[[], Context], *, clone: bool = False) -> None:
+        super().__init__()
+        self.body = body
+        self.context = context
+        self.clone = clone
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Map [..., width] to the same shape."""
+        with self.context():
+            out: torch.Tensor = self.body(x)
+        return out.clone() if self.clone else out
+
+
+class GainModule(torch.nn.Module):
+    """The body times a second argument, a float or a tensor of one element."""
+
+    def __init__(self, body: torch.nn.Module) -> None:
+        super().__init__()
+        self.body = body
+
+    def forward(self, x: torch.Tensor, gain: float | torch.Tensor) -> torch.Tensor:
+        """Map [..., width] to the same shape."""
+        out: torch.Tensor = self.body(x) * gain
+        return out
+
+
+class _Owner:
+    """An object that is no module, whose bound method a region may hand to the checkpoint."""
+
+    def __init__(self, body: torch.nn.Module) -> None:
+        self.body = body
+
+    def apply(self, x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        out: torch.Tensor = self.body(x, *args, **kwargs)
+        return out
+
+
+class RegionModule(torch.nn.Module):
+    """A region: it leaves to the run whether its callable runs under the checkpoint.
+
+    ``function`` is what the checkpoint is given; ``args`` and ``kwargs`` follow the input.
+    """
+
+    def __init__(self, node: c.Region, number: int, body: torch.nn.Module, device: torch.device) -> None:
+        super().__init__()
+        self.node = node
+        self.number = number
+        self.body = body if node.gain is None else GainModule(body)
+        self.function = self._function()
+        self.args, self.kwargs = _gain_arguments(node.gain, device)
+        self.caller: RegionCaller | None = None
+        self.body.register_forward_pre_hook(self._note)
+
+    def _function(self) -> Callable[..., torch.Tensor]:
+        if self.node.function == "module":
+            return self.body
+        if self.node.function == "method":
+            return _Owner(self.body).apply
+        body = self.body
+        return lambda x, *args, **kwargs: body(x, *args, **kwargs)
+
+    def _note(self, _module: torch.nn.Module, _args: tuple[Any, ...]) -> None:
+        if self.caller is not None:
+            self.caller.region_runs(self)
+
+    def contexts(self) -> tuple[Context, Context]:
+        """Return fresh contexts for the forward and the recompute, as ``context_fn`` must."""
+        contexts = self.node.contexts or c.Contexts()
+        return _GRAD_MODES[contexts.forward](), _GRAD_MODES[contexts.recompute]()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Map [..., width] to the same shape."""
+        assert self.caller is not None, "a region runs only as part of a run"  # noqa: S101
+        return self.caller.call_region(self, x)
+
+
+class Model:
+    """A case's module tree with its leaves and regions by number, and the recipe it runs under."""
+
+    def __init__(self, case: c.Case, device: torch.device) -> None:
+        self.case = case
+        self.device = device
+        self.recipe = make_recipe(case.recipe)
+        self.leaves: list[torch.nn.Module] = []
+        self.regions: list[RegionModule] = []
+        with ExitStack() as stack:
+            if case.quantized_parameters:
+                stack.enter_context(_quantized_init(self.recipe))
+            self.root = self._build(case.graph)
+        self.parameters = list(self.root.named_parameters())
+
+    def _build(self, node: c.Node) -> torch.nn.Module:
+        if isinstance(node, c.Module):
+            return self._leaf(node)
+        if isinstance(node, c.Chain):
+            return torch.nn.Sequential(*[self._build(child) for child in node.nodes])
+        if isinstance(node, c.Residual):
+            return ResidualModule(self._build(node.body))
+        if isinstance(node, c.Sum):
+            return SumModule([self._build(branch) for branch in node.branches])
+        if isinstance(node, c.Autocast):
+            enabled = node.enabled and self.recipe is not None
+            return ContextModule(self._build(node.body), partial(autocast, enabled, self.recipe))
+        if isinstance(node, c.GradMode):
+            clone = node.mode == "inference_mode"
+            return ContextModule(self._build(node.body), _GRAD_MODES[node.mode], clone=clone)
+        return self._region(node)
+
+    def _region(self, node: c.Region) -> torch.nn.Module:
+        number = len(self.regions)
+        self.regions.append(None)  # type: ignore[arg-type] # holds the place: regions below come after
+        self.regions[number] = RegionModule(node, number, self._build(node.body), self.device)
+        return self.regions[number]
+
+    def _leaf(self, node: c.Leaf) -> torch.nn.Module:
+        self.leaves.append(make_leaf(node, self.case, self.device))
+        return self.leaves[-1]
+
+
+def autocast(enabled: bool, recipe: Any) -> Context:
+    """Return TE's FP8 autocast, by the name that the installed release has for it."""
+    context: Context = te.autocast(enabled=enabled, recipe=recipe)
+    return context
+
+
+def _quantized_init(recipe: Any) -> Context:
+    context: Context = te.quantized_model_init(enabled=True, recipe=recipe)
+    return context
+
+
+def make_recipe(recipe: c.Recipe) -> Any:
+    """Return TE's recipe for the case's; None where FP8 is off."""
+    if isinstance(recipe, c.DelayedScaling):
+        return te_recipe.DelayedScaling(
+            fp8_format=_FORMATS[recipe.format],
+            amax_history_len=recipe.history,
+            amax_compute_algo=recipe.algorithm,
+            margin=recipe.margin,
+        )
+    if isinstance(recipe, c.CurrentScaling):
+        return te_recipe.Float8CurrentScaling(fp8_format=_FORMATS[recipe.format])
+    return None
+
+
+def _gain_arguments(gain: c.Gain | None, device: torch.device) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if gain is None:
+        return (), {}
+    value = torch.tensor(gain.value, device=device) if gain.as_tensor else gain.value
+    return ((), {"gain": value}) if gain.by_keyword else ((value,), {})

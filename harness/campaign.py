@@ -1,0 +1,199 @@
+"""Generates cases of a domain, judges each and shrinks what fails; in this process or in several.
+
+A campaign is cut into chunks, each one Hypothesis run with a seed of its own, so that a campaign's cases
+follow from its seed and number alone, however many workers share the chunks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, TypeAlias
+
+import hypothesis
+import msgspec
+from hypothesis import HealthCheck, Phase, Verbosity
+
+from harness import case as c
+from harness.errors import HarnessFault
+from harness.features import features
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
+
+    from harness.session import Verdict
+
+CHUNK = 250
+"""Cases per Hypothesis run: many, since every run starts over with the simplest cases."""
+
+_PRIMARY = (
+    "same errors", "FIFO drained", "pairing", "recompute count", "global state", "FP8 state", "outputs",
+    "input gradients", "parameter gradients", "steady memory",
+)  # fmt: skip
+"""Oracles by how near to a cause they speak: the first that objects names the kind of a failure."""
+
+Observer: TypeAlias = Callable[[c.Case, "Verdict"], None]
+Judge: TypeAlias = Callable[[c.Case], "Verdict"]
+
+
+class Violated(AssertionError):
+    """Raised while shrinking for a case that fails in the wanted way."""
+
+
+class JudgingFault(HarnessFault):
+    """The harness failed while it judged a case, which is kept so that the fault can be replayed."""
+
+    def __init__(self, case: c.Case, cause: Exception) -> None:
+        super().__init__(f"case {case.fingerprint}: {type(cause).__name__}: {cause}")
+        self.case = case
+        self.cause = cause
+
+
+class _Stop(BaseException):
+    """The campaign's time is up, or the harness itself failed: Hypothesis must pass it on, and not shrink."""
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """The smallest case found of one kind of failure, and what the oracles say of it."""
+
+    kind: str
+    case: c.Case
+    verdict: Verdict
+
+
+class Tally(msgspec.Struct):
+    """Counts over a campaign."""
+
+    cases: int = 0
+    seconds: float = 0.0
+    features: Counter[str] = msgspec.field(default_factory=Counter)
+    oracles: Counter[str] = msgspec.field(default_factory=Counter)
+    violations: Counter[str] = msgspec.field(default_factory=Counter)
+
+    def count(self, case: c.Case, verdict: Verdict) -> None:
+        """Add one judged case."""
+        self.cases += 1
+        self.features.update(features(case))
+        self.oracles.update(verdict.evaluated)
+        self.violations.update({violation.oracle for violation in verdict.violations})
+
+
+def kind_of(verdict: Verdict) -> str | None:
+    """Return the kind of a failure: the signature of the violation nearest to its cause; None if it held."""
+    if verdict.held:
+        return None
+    nearest = min(verdict.violations, key=lambda violation: _PRIMARY.index(violation.oracle))
+    return nearest.signature
+
+
+def chunks(cases: int, seed: int) -> Iterator[tuple[int, int]]:
+    """Yield (seed, number of cases) of each chunk of a campaign."""
+    for number, start in enumerate(range(0, cases, CHUNK)):
+        yield seed + number, min(CHUNK, cases - start)
+
+
+def run_chunk(
+    judge: Judge,
+    strategy: SearchStrategy[c.Case],
+    seed: int,
+    cases: int,
+    observe: Observer,
+    deadline: float | None = None,
+) -> list[Failure]:
+    """Judge ``cases`` cases drawn with ``seed``; return the shrunk failures, one per kind.
+
+    A failure does not end the drawing, so that one fault does not hide another. Each kind is shrunk
+    afterwards, in a run of its own that draws the same cases again and fails on that kind alone.
+
+    Args:
+        judge: judges a case.
+        strategy: the domain.
+        seed: Hypothesis's seed; the same seed and number draw the same cases.
+        cases: how many cases to draw; shrinking judges more, which are not observed.
+        observe: called with each drawn case and its verdict.
+        deadline: ``time.monotonic()`` after which no further case is drawn; None for no limit.
+
+    Raises:
+        JudgingFault: whatever ``judge`` raised, with the case.
+    """
+    kinds: dict[str, str | None] = {}
+    first: dict[str, Failure] = {}
+
+    def draw(case: c.Case) -> None:
+        if deadline is not None and time.monotonic() > deadline:
+            raise _Stop
+        verdict = judge(case)
+        observe(case, verdict)
+        kind = kinds[case.fingerprint] = kind_of(verdict)
+        if kind is not None:
+            first.setdefault(kind, Failure(kind, case, verdict))
+
+    _run(draw, strategy, seed, cases)
+    return [_shrink(judge, strategy, seed, cases, first[kind], kinds) for kind in sorted(first)]
+
+
+def _shrink(
+    judge: Judge,
+    strategy: SearchStrategy[c.Case],
+    seed: int,
+    cases: int,
+    failure: Failure,
+    known: dict[str, str | None],
+) -> Failure:
+    smallest = failure
+
+    def fail(case: c.Case) -> None:
+        nonlocal smallest
+        fingerprint = case.fingerprint
+        if fingerprint in known and known[fingerprint] != failure.kind:
+            return
+        verdict = judge(case)
+        known[fingerprint] = kind_of(verdict)
+        if known[fingerprint] == failure.kind:
+            smallest = min(smallest, Failure(failure.kind, case, verdict), key=_size)
+            raise Violated(failure.kind)
+
+    _run(fail, strategy, seed, cases)
+    return smallest
+
+
+def _run(test: Callable[[c.Case], None], strategy: SearchStrategy[c.Case], seed: int, cases: int) -> None:
+    """Let Hypothesis draw, and shrink where the test raises Violated; anything else ends it at once."""
+    fault: JudgingFault | None = None
+
+    def guarded(case: c.Case) -> None:
+        nonlocal fault
+        try:
+            test(case)
+        except Violated:
+            raise
+        except Exception as error:
+            fault = JudgingFault(case, error)
+            raise _Stop from error
+
+    try:
+        hypothesis.seed(seed)(_settings(cases)(hypothesis.given(strategy)(guarded)))()
+    except Violated:
+        pass
+    except _Stop:
+        if fault is not None:
+            raise fault from fault.cause
+
+
+def _settings(cases: int) -> hypothesis.settings:
+    return hypothesis.settings(
+        max_examples=cases,
+        database=None,
+        deadline=None,
+        derandomize=False,
+        phases=(Phase.generate, Phase.shrink),
+        verbosity=Verbosity.quiet,
+        print_blob=False,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+def _size(failure: Failure) -> tuple[int, bytes]:
+    encoded = c.encode(failure.case)
+    return len(encoded), encoded

@@ -1,0 +1,137 @@
+"""The fix, applied to a Transformer Engine release that lacks it.
+
+Two breaks were repaired upstream in 2.20 (pull request 3394); a third rule came with the same release.
+Each is a part of its own here, found missing by behaviour and not by version number, and patched at
+run time around TE's own functions:
+
+* ``stash in eval mode``: ``TransformerEngineBaseModule.prepare_forward`` (module/base.py) pushed only in
+  training mode, while the recompute popped in any. Phase 1 now pushes whatever the module's mode.
+* ``bypass without grad``: ``checkpoint`` (distributed.py) entered with autograd off pushed snapshots that
+  no backward pops. It now calls a function with TE modules directly, under the forward context.
+* ``skip ineligible``: a reentrant call none of whose inputs needs a gradient pushed too. It no longer does.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any, Literal, TypeAlias, get_args
+
+import torch
+import transformer_engine.common.recipe as te_recipe
+import transformer_engine.pytorch as te
+import transformer_engine.pytorch.distributed as te_distributed
+from torch.utils.checkpoint import noop_context_fn
+from transformer_engine.pytorch.module.base import TransformerEngineBaseModule
+from transformer_engine.pytorch.quantization import FP8GlobalStateManager
+
+from harness.probe import Probe
+
+Part: TypeAlias = Literal["stash in eval mode", "bypass without grad", "skip ineligible"]
+PARTS: tuple[Part, ...] = get_args(Part)
+
+_CHECKPOINT_OPTIONS = (
+    "use_reentrant", "distribute_saved_activations", "tp_group", "get_rng_state_tracker", "context_fn",
+    "determinism_check", "debug",
+)  # fmt: skip
+
+
+def missing(probe: Probe, device: torch.device) -> frozenset[Part]:
+    """Return the parts of the fix that the imported TE lacks, by running one small module per part."""
+    checks: dict[Part, Callable[[torch.nn.Module, torch.Tensor], None]] = {
+        "stash in eval mode": _call_in_eval_mode,
+        "bypass without grad": _call_without_grad,
+        "skip ineligible": _call_ineligible,
+    }
+    found = set()
+    for part, call in checks.items():
+        probe.reset()
+        module = te.Linear(16, 16, device=device)
+        with te.autocast(enabled=True, recipe=te_recipe.DelayedScaling()):
+            call(module, torch.zeros(16, 16, device=device))
+        pushed = len(probe.queue(module) or ())
+        if pushed != (1 if part == "stash in eval mode" else 0):
+            found.add(part)
+    probe.reset()
+    return frozenset(found)
+
+
+def _call_in_eval_mode(module: torch.nn.Module, x: torch.Tensor) -> None:
+    te.checkpoint(module.eval(), x.requires_grad_(), use_reentrant=True)
+
+
+def _call_without_grad(module: torch.nn.Module, x: torch.Tensor) -> None:
+    with torch.no_grad():
+        te.checkpoint(module, x, use_reentrant=False)
+
+
+def _call_ineligible(module: torch.nn.Module, x: torch.Tensor) -> None:
+    te.checkpoint(module, x, use_reentrant=True)
+
+
+def apply(parts: frozenset[Part]) -> Callable[[], None]:
+    """Patch these parts of the fix into the imported TE; the returned function takes them out again.
+
+    Every TE module that holds ``checkpoint`` under a name of its own gets the corrected one.
+    """
+    undo: list[tuple[Any, str, Any]] = []
+    if "stash in eval mode" in parts:
+        original = TransformerEngineBaseModule.prepare_forward
+        _set(undo, TransformerEngineBaseModule, "prepare_forward", _stashing(original))
+    direct = parts & {"bypass without grad", "skip ineligible"}
+    if direct:
+        checkpoint = te_distributed.checkpoint
+        corrected = _bypassing(checkpoint, direct)
+        for name, module in list(sys.modules.items()):
+            if name.startswith("transformer_engine") and vars(module).get("checkpoint") is checkpoint:
+                _set(undo, module, "checkpoint", corrected)
+
+    def restore() -> None:
+        for owner, attribute, value in reversed(undo):
+            setattr(owner, attribute, value)
+
+    return restore
+
+
+def _set(undo: list[tuple[Any, str, Any]], owner: Any, attribute: str, value: Any) -> None:
+    undo.append((owner, attribute, getattr(owner, attribute)))
+    setattr(owner, attribute, value)
+
+
+def _stashing(prepare_forward: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(prepare_forward)
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = prepare_forward(self, *args, **kwargs)
+        in_phase_1 = (
+            te_distributed.is_fp8_activation_recompute_enabled()
+            and not te_distributed.in_fp8_activation_recompute_phase()
+        )
+        # In training mode TE has pushed by itself; the call is TE's own, and does nothing but for
+        # delayed scaling.
+        if self.fp8 and in_phase_1 and not self.training and self.fp8_meta["recipe"].delayed():
+            FP8GlobalStateManager.copy_forward_fp8_meta_tensors_for_recompute(self.fp8_meta)
+        return result
+
+    return wrapper
+
+
+def _bypassing(checkpoint: Callable[..., Any], parts: frozenset[str]) -> Callable[..., Any]:
+    @functools.wraps(checkpoint)
+    def wrapper(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        if not te_distributed.has_te_modules(function):
+            return checkpoint(function, *args, **kwargs)
+        off = not torch.is_grad_enabled()
+        reentrant = kwargs.get("use_reentrant", True)
+        needed = any(isinstance(arg, torch.Tensor) and arg.requires_grad for arg in args)
+        ineligible = not off and reentrant and not needed
+        if not (off and "bypass without grad" in parts) and not (ineligible and "skip ineligible" in parts):
+            return checkpoint(function, *args, **kwargs)
+        te_distributed._USE_REENTRANT_ACTIVATION_RECOMPUTE = reentrant
+        options = {name: kwargs.pop(name) for name in _CHECKPOINT_OPTIONS if name in kwargs}
+        forward, _ = options.get("context_fn", noop_context_fn)()
+        # An autograd function whose inputs need no gradient runs its forward with gradients off.
+        with torch.set_grad_enabled(False), forward:
+            return function(*args, **kwargs)
+
+    return wrapper

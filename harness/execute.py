@@ -1,0 +1,245 @@
+"""Runs a case once, directly or under a checkpointer, and returns the trace."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import torch
+
+from harness import case as c
+from harness.build import Model
+from harness.errors import HarnessError, HarnessFault
+from harness.leaves import DTYPES
+from harness.recorder import Recorder
+from harness.trace import RunError, Standstill, TensorKey, Trace
+
+if TYPE_CHECKING:
+    from harness.backends import Backend
+    from harness.build import RegionModule
+    from harness.probe import Probe
+
+Checkpointer: TypeAlias = Callable[..., Any]
+"""A function with the signature of ``te.checkpoint``."""
+
+LEARNING_RATE = 0.125
+_BATCH = 2
+
+
+class Inputs:
+    """The tensors that a case's schedule needs, one per step, drawn once and shared by all its runs.
+
+    They are drawn on the CPU, so that every backend sees the same numbers.
+    """
+
+    def __init__(self, case: c.Case, device: torch.device) -> None:
+        generator = torch.Generator().manual_seed(case.seed)
+        shape = (case.rows // _BATCH, _BATCH, case.width)
+        self._tensors: list[torch.Tensor | None] = []
+        for step in case.schedule:
+            if isinstance(step, c.Forward | c.Backward | c.Evaluate):
+                drawn = torch.randn(shape, generator=generator) * step.magnitude
+                self._tensors.append(drawn.to(device, DTYPES[case.dtype]))
+            else:
+                self._tensors.append(None)
+
+    def __getitem__(self, step: int) -> torch.Tensor:
+        """Return the tensor of a step, [rows / 2, 2, width] in the case's dtype."""
+        tensor = self._tensors[step]
+        if tensor is None:
+            raise HarnessFault(f"step {step} of the schedule takes no tensor")
+        return tensor
+
+
+class Run:
+    """One walk through a case's schedule. ``checkpointer`` None makes it the direct run."""
+
+    def __init__(
+        self, case: c.Case, inputs: Inputs, backend: Backend, probe: Probe, checkpointer: Checkpointer | None
+    ) -> None:
+        probe.reset()
+        backend.seed(case.seed)
+        self.trace = Trace()
+        self._case = case
+        self._inputs = inputs
+        self._backend = backend
+        self._probe = probe
+        self._checkpointer = checkpointer
+        self._model = Model(case, backend.device)
+        self._recorder = Recorder(self._model, probe, self.trace)
+        for region in self._model.regions:
+            region.caller = self
+        self._optimizer: torch.optim.Optimizer | None = None
+        self._steady = False
+        self._pending: tuple[torch.Tensor, torch.Tensor] | None = None
+
+    # --- What a region asks of its run (harness.build.RegionCaller) ---
+
+    def call_region(self, region: RegionModule, x: torch.Tensor) -> torch.Tensor:
+        """Call a region's callable under the checkpoint, or directly.
+
+        Directly, the callable runs under the context in which the checkpointed one would build its
+        graph: that of the recompute for a reentrant call with gradients on, else that of the forward.
+        """
+        grad_enabled = torch.is_grad_enabled()
+        self._recorder.called(region, grad_enabled, x.requires_grad)
+        out: torch.Tensor
+        if self._checkpointer is None:
+            forward, recompute = region.contexts()
+            context = forward
+            if grad_enabled and region.node.use_reentrant:
+                context = recompute
+                # A reentrant checkpoint first sums what its own callable contributes to the gradient of
+                # an input; addition being inexact, the direct run must sum in that order too.
+                x = x.view_as(x)
+            with context:
+                out = region.function(x, *region.args, **region.kwargs)
+            return out
+        options: dict[str, Any] = {"use_reentrant": region.node.use_reentrant}
+        if region.node.contexts is not None:
+            options["context_fn"] = region.contexts
+        out = self._checkpointer(region.function, x, *region.args, **options, **region.kwargs)
+        return out
+
+    def region_runs(self, region: RegionModule) -> None:
+        """Note that the region's callable is being run."""
+        self._recorder.runs(region)
+
+    # --- The schedule ---
+
+    def run(self) -> Trace:
+        """Walk the schedule to its end or to the first error, and return the trace."""
+        for number, step in enumerate(self._case.schedule):
+            try:
+                self._step(number, step)
+            except HarnessError:
+                raise
+            except torch.OutOfMemoryError as error:
+                raise HarnessFault(f"out of memory in step {number}: run fewer workers") from error
+            # Whatever else is raised, the oracles judge.
+            except Exception as error:
+                message = str(error).split("\n", 1)[0]
+                doing = type(step).__name__
+                name = type(error).__name__
+                self.trace.error = RunError(number, doing, self._recorder.iteration, name, message)
+                break
+        self.trace.rng_states = self._backend.rng_states()
+        self._recorder.close()
+        for region in self._model.regions:
+            region.caller = None
+        return self.trace
+
+    def _step(self, number: int, step: c.Step) -> None:
+        match step:
+            case c.SetMode():
+                self._model.leaves[step.module].train(step.training)
+            case c.Forward():
+                self._forward(self._inputs[number])
+            case c.Backward():
+                self._backward(self._inputs[number])
+            case c.Evaluate():
+                self._evaluate(self._inputs[number], step.mode)
+            case c.OptimizerStep():
+                self._optimizer_step()
+
+    def _forward(self, data: torch.Tensor) -> None:
+        for _, parameter in self._model.parameters:
+            parameter.grad = None
+        x = data.detach().requires_grad_(self._case.input_requires_grad)
+        self._recorder.phase = 1
+        out = self._call_model(x)
+        self._keep("output", out.detach())
+        self._pending = (x, out)
+
+    def _backward(self, gradient: torch.Tensor) -> None:
+        if self._pending is None:
+            raise HarnessFault("a backward without a pending forward: the case was not checked")
+        x, out = self._pending
+        self._recorder.phase = 2
+        torch.autograd.backward([out], [gradient.to(out.dtype)])
+        self._pending = None
+        # The first recompute allocates what TE then keeps for good: memory is steady from here on.
+        self._steady = True
+        self._keep("input gradient", x.grad)
+        for name, parameter in self._model.parameters:
+            self._keep("parameter gradient", parameter.grad, name)
+        del x, out
+        self._stand_still()
+
+    def _evaluate(self, data: torch.Tensor, mode: str) -> None:
+        self._recorder.phase = 1
+        with torch.inference_mode() if mode == "inference_mode" else torch.no_grad():
+            out = self._call_model(data)
+        self._keep("output", out.detach())
+        self._stand_still()
+
+    def _optimizer_step(self) -> None:
+        if self._optimizer is None:
+            learned = [p for _, p in self._model.parameters if p.requires_grad]
+            if not learned:
+                return
+            self._optimizer = torch.optim.SGD(learned, lr=LEARNING_RATE)
+        self._optimizer.step()
+
+    def _call_model(self, x: torch.Tensor) -> torch.Tensor:
+        with ExitStack() as stack:
+            if self._case.torch_autocast:
+                # TE asks for the state of "cuda" whatever the device; torch's modules for their own.
+                for device in sorted({"cuda", self._backend.device.type}):
+                    stack.enter_context(torch.autocast(device, torch.bfloat16))
+            out: torch.Tensor = self._model.root(x)
+        return out
+
+    # --- The trace ---
+
+    def _keep(self, quantity: Any, tensor: torch.Tensor | None, name: str = "") -> None:
+        self.trace.tensors[TensorKey(quantity, self._recorder.iteration, name)] = tensor
+
+    def _stand_still(self) -> None:
+        """Record what must hold while no graph is pending, and go on to the next iteration."""
+        iteration = self._recorder.iteration
+        state = list(self._probe.fp8_state(self._model.root))
+        self.trace.state_layout[iteration] = [(name, tensor.numel()) for name, tensor in state]
+        if state:
+            with torch.no_grad():
+                packed = torch.cat([tensor.detach().reshape(-1) for _, tensor in state])
+            self._keep("FP8 state", packed)
+        flags = self._probe.flags()
+        self.trace.standstills.append(
+            Standstill(iteration, self._recorder.queues(), len(self._probe.first_flags()), flags)
+        )
+        if self._steady:
+            gc.collect()
+            self.trace.memory[iteration] = self._backend.memory_held()
+        self._recorder.iteration += 1
+
+
+def run_direct(case: c.Case, inputs: Inputs, backend: Backend, probe: Probe) -> Trace:
+    """Run a case without any checkpoint."""
+    return _run(case, inputs, backend, probe, None)
+
+
+def run_checkpointed(
+    case: c.Case, inputs: Inputs, backend: Backend, probe: Probe, checkpointer: Checkpointer
+) -> Trace:
+    """Run a case with its regions under a checkpointer."""
+    return _run(case, inputs, backend, probe, checkpointer)
+
+
+def _run(
+    case: c.Case, inputs: Inputs, backend: Backend, probe: Probe, checkpointer: Checkpointer | None
+) -> Trace:
+    # With all older objects frozen, collecting what this run left costs a millisecond instead of hundreds,
+    # and the backend's count of live tensors sees this run's alone. TE's modules hold reference cycles.
+    gc.freeze()
+    try:
+        with warnings.catch_warnings():
+            # TE's and torch's advice on how a case is written; made errors, they would change the run.
+            warnings.simplefilter("ignore")
+            return Run(case, inputs, backend, probe, checkpointer).run()
+    finally:
+        gc.collect()
+        gc.unfreeze()

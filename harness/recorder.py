@@ -1,0 +1,90 @@
+"""Watches a model while it runs: region calls, and what each FP8 module pushed and popped.
+
+It reads through forward hooks, which are public torch API, and the probe; it patches nothing. A push
+or a pop is seen by looking at the module's queue before and after its forward, so the very object is
+known: the pairing oracle needs identity, not equal values.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from harness.trace import Call, Event, Phase, Trace
+
+if TYPE_CHECKING:
+    import torch
+    from torch.utils.hooks import RemovableHandle
+
+    from harness.build import Model, RegionModule
+    from harness.probe import Probe
+
+
+class Recorder:
+    """Writes calls and events of one run into its trace."""
+
+    def __init__(self, model: Model, probe: Probe, trace: Trace) -> None:
+        self.iteration = 0
+        self.phase: Phase = 1
+        self._trace = trace
+        self._probe = probe
+        # By id, without a reference: a snapshot kept alive here would look like a leak of TE's.
+        self._numbers: dict[int, int] = {}
+        self._next = 0
+        self._hooks: list[RemovableHandle] = []
+        self._watched = probe.fp8_modules(model.root)
+        for region in model.regions:
+            for path, module in probe.fp8_modules(region.body):
+                name = f"region {region.number}" + (f": {path}" if path else "")
+                self._watch(name, module, region.number)
+
+    def _watch(self, name: str, module: torch.nn.Module, region: int) -> None:
+        before: list[list[object]] = []
+        after = partial(self._after, before, name, region)
+        self._hooks.append(module.register_forward_pre_hook(partial(self._before, before)))
+        self._hooks.append(module.register_forward_hook(after, always_call=True))
+
+    def _before(self, before: list[list[object]], module: torch.nn.Module, _args: Any) -> None:
+        before.append(list(self._probe.queue(module) or ()))
+
+    def _after(
+        self,
+        before: list[list[object]],
+        name: str,
+        region: int,
+        module: torch.nn.Module,
+        _args: Any,
+        _output: Any,
+    ) -> None:
+        earlier, later = before.pop(), list(self._probe.queue(module) or ())
+        kept_from, kept_to = {id(snapshot) for snapshot in earlier}, {id(snapshot) for snapshot in later}
+        popped = [self._numbers.pop(id(s), -1) for s in earlier if id(s) not in kept_to]
+        pushed = [self._new_number(s) for s in later if id(s) not in kept_from]
+        delayed = self._probe.is_delayed(module)
+        self._trace.events.append(
+            Event(region, self.iteration, self.phase, name, delayed, tuple(pushed), tuple(popped))
+        )
+
+    def _new_number(self, snapshot: object) -> int:
+        self._numbers[id(snapshot)] = self._next
+        self._next += 1
+        return self._next - 1
+
+    def called(self, region: RegionModule, grad_enabled: bool, needs_grad: bool) -> None:
+        """Note that the graph reached a region."""
+        reentrant = region.node.use_reentrant
+        self._trace.calls.append(Call(region.number, self.iteration, grad_enabled, needs_grad, reentrant))
+
+    def runs(self, region: RegionModule) -> None:
+        """Note that a region's callable is being run."""
+        self._trace.events.append(Event(region.number, self.iteration, self.phase))
+
+    def queues(self) -> dict[str, int]:
+        """Return the lengths of the queues that are not empty."""
+        lengths = {name: len(self._probe.queue(module) or ()) for name, module in self._watched}
+        return {name: length for name, length in lengths.items() if length}
+
+    def close(self) -> None:
+        """Take the hooks off the model, so that it can be freed without a garbage collection."""
+        for hook in self._hooks:
+            hook.remove()

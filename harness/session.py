@@ -1,0 +1,128 @@
+"""One process's set-up: a backend, TE as wanted, the checkpointer under test; it judges cases."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import msgspec
+import transformer_engine.pytorch as te
+
+from harness import correction, oracles, probe
+from harness.case import Case
+from harness.errors import InvalidInput
+from harness.execute import Checkpointer, Inputs, run_checkpointed, run_direct
+from harness.trace import Event, RunError, Trace
+from harness.violations import OracleName, Violation
+
+if TYPE_CHECKING:
+    from harness.backends import Backend
+
+TeMode: TypeAlias = Literal["corrected", "installed"]
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a case: violations (none: it held) and what the checkpointed run showed."""
+
+    fingerprint: str
+    violations: tuple[Violation, ...]
+    evaluated: tuple[OracleName, ...] = ()
+    direct_error: RunError | None = None
+    checkpointed_error: RunError | None = None
+    queues: tuple[dict[str, int], ...] = ()
+    """Queue lengths of the checkpointed run at each standstill, empty queues left out."""
+    events: tuple[Event, ...] = ()
+    """Pushes, pops and runs of callables in the checkpointed run, in order."""
+
+    @property
+    def held(self) -> bool:
+        """Whether no oracle objected."""
+        return not self.violations
+
+    @property
+    def signature(self) -> tuple[str, ...]:
+        """Equal for verdicts of one kind: which oracles objected and with which errors."""
+        return tuple(sorted({violation.signature for violation in self.violations}))
+
+
+class Session:
+    """Judges cases. Make one per process, after the backend is active.
+
+    Args:
+        backend: the active backend.
+        te_mode: ``corrected`` applies what the installed TE lacks of the fix; ``installed`` takes it as is.
+        checkpointer: the function under test; None for the installed ``te.checkpoint``.
+    """
+
+    def __init__(
+        self, backend: Backend, te_mode: TeMode = "corrected", checkpointer: Checkpointer | None = None
+    ) -> None:
+        self.backend = backend
+        self.te_mode = te_mode
+        self.probe = probe.detect()
+        self.lacking = correction.missing(self.probe, backend.device)
+        if te_mode == "corrected":
+            correction.apply(self.lacking)
+        self._checkpointer = checkpointer
+
+    def judge(self, case: Case) -> Verdict:
+        """Run a case directly and checkpointed, and return what the oracles say."""
+        inputs = Inputs(case, self.backend.device)
+        checkpointer = self._checkpointer or te.checkpoint
+        direct = run_direct(case, inputs, self.backend, self.probe)
+        checkpointed = run_checkpointed(case, inputs, self.backend, self.probe, checkpointer)
+        violations = oracles.judge(case, direct, checkpointed)
+        if violations:
+            violations = self._doubted(case, inputs, direct, violations)
+        return Verdict(
+            fingerprint=case.fingerprint,
+            violations=tuple(violations),
+            evaluated=oracles.applicable(direct, checkpointed),
+            direct_error=direct.error,
+            checkpointed_error=checkpointed.error,
+            queues=tuple(standstill.queues for standstill in checkpointed.standstills),
+            events=tuple(checkpointed.events),
+        )
+
+    def _doubted(
+        self, case: Case, inputs: Inputs, direct: Trace, violations: list[Violation]
+    ) -> list[Violation]:
+        """Run again what a violation rests on before it is believed.
+
+        Where the direct run differs from itself too, the violation says so. Memory is counted for the
+        process, in which an earlier case may be freed late: a leak must show in a second pair of runs.
+        """
+        if any(violation.oracle == "steady memory" for violation in violations):
+            checkpointer = self._checkpointer or te.checkpoint
+            direct = run_direct(case, inputs, self.backend, self.probe)
+            checkpointed = run_checkpointed(case, inputs, self.backend, self.probe, checkpointer)
+            if not list(oracles.steady_memory(case, direct, checkpointed)):
+                violations = [v for v in violations if v.oracle != "steady memory"]
+        if not any(violation.difference for violation in violations):
+            return violations
+        again = run_direct(case, inputs, self.backend, self.probe)
+        floor = {(v.oracle, v.iteration, v.module) for v in oracles.judge(case, direct, again)}
+        return [
+            msgspec.structs.replace(v, noise=True) if (v.oracle, v.iteration, v.module) in floor else v
+            for v in violations
+        ]
+
+
+def load_checkpointer(name: str | None) -> Checkpointer | None:
+    """Import ``module:function``; None stands for the installed ``te.checkpoint``.
+
+    Raises:
+        InvalidInput: the name is not of that form, or there is no such function.
+    """
+    if name is None:
+        return None
+    module, _, function = name.partition(":")
+    if not module or not function:
+        raise InvalidInput(f"--checkpointer takes module:function, not {name!r}.")
+    try:
+        found: Checkpointer = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise InvalidInput(f"--checkpointer {name}: {error}; give an importable module:function.") from error
+    if not callable(found):
+        raise InvalidInput(f"--checkpointer {name}: this is not a function.")
+    return found

@@ -1,0 +1,105 @@
+"""What a run leaves behind: tensors, FP8 state, events, queue lengths, flags, memory and the error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+import msgspec
+
+if TYPE_CHECKING:
+    import torch
+
+Quantity: TypeAlias = Literal["output", "input gradient", "parameter gradient", "FP8 state"]
+Phase: TypeAlias = Literal[1, 2]
+"""1 while a forward or an evaluation runs, 2 while a backward does: there only a recompute calls modules."""
+
+
+class TensorKey(NamedTuple):
+    """The place of a tensor in a run; ``name`` is the parameter's or the FP8 state's, else empty."""
+
+    quantity: Quantity
+    iteration: int
+    name: str = ""
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One call of a region: ``grad_enabled`` and ``needs_grad`` (any tensor argument) are as at entry.
+
+    ``reentrant`` is the region's own flag.
+    """
+
+    region: int
+    iteration: int
+    grad_enabled: bool
+    needs_grad: bool
+    reentrant: bool
+
+    @property
+    def recomputes(self) -> bool:
+        """Whether the corrected checkpoint must run the callable a second time, in the backward.
+
+        It does not where gradients are off at entry, nor in a reentrant call none of whose inputs
+        needs a gradient.
+        """
+        return self.grad_enabled and (self.needs_grad or not self.reentrant)
+
+
+class Event(msgspec.Struct, frozen=True):
+    """A region's callable was run (``module`` empty), or an FP8 module's forward inside a region was.
+
+    ``pushed`` and ``popped`` number the snapshots in the order in which they were pushed; -1 is one
+    whose push was not seen.
+    ``delayed`` says that the module ran under delayed scaling, so that a snapshot is due.
+    """
+
+    region: int
+    iteration: int
+    phase: Phase
+    module: str = ""
+    delayed: bool = False
+    pushed: tuple[int, ...] = ()
+    popped: tuple[int, ...] = ()
+
+
+class RunError(msgspec.Struct, frozen=True):
+    """The exception that ended a run: in which step of the schedule, of which type, with what message."""
+
+    step: int
+    doing: str
+    iteration: int
+    type: str
+    message: str
+
+
+class Standstill(NamedTuple):
+    """State of the process after a step that leaves no graph pending."""
+
+    iteration: int
+    queues: dict[str, int]
+    """Length of each FP8 module's recompute queue, empty ones left out."""
+    first_flags: int
+    """Length of the list of first-module flags."""
+    flags: tuple[tuple[str, str], ...]
+    """TE's and torch's process-wide switches, by name."""
+
+
+@dataclass
+class Trace:
+    """All that a run leaves; what the oracles compare."""
+
+    tensors: dict[TensorKey, torch.Tensor | None] = field(default_factory=dict)
+    state_layout: dict[int, list[tuple[str, int]]] = field(default_factory=dict)
+    """Per iteration, what the packed FP8 state tensor holds: names and numbers of elements, in order."""
+    calls: list[Call] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    standstills: list[Standstill] = field(default_factory=list)
+    rng_states: tuple[torch.Tensor, ...] = ()
+    memory: dict[int, int] = field(default_factory=dict)
+    """Bytes in live tensors after each iteration, from that of the first backward on."""
+    error: RunError | None = None
+
+    @property
+    def final_queues(self) -> dict[str, int]:
+        """Queue lengths at the last standstill."""
+        return self.standstills[-1].queues if self.standstills else {}
