@@ -1,1 +1,1 @@
-"""Property-based and fuzz tests for Transformer Engine's activation checkpointing under FP8 delayed scaling."""
+"""Property-based and fuzz tests for Transformer Engine's activation checkpointing in FP8."""

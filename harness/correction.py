@@ -37,7 +37,7 @@ _CHECKPOINT_OPTIONS = (
 )  # fmt: skip
 
 
-def missing(probe: Probe, device: torch.device) -> frozenset[Part]:
+def missing_parts(probe: Probe, device: torch.device) -> frozenset[Part]:
     """Return the parts of the fix that the imported TE lacks, by running one small module per part."""
     checks: dict[Part, Callable[[torch.nn.Module, torch.Tensor], None]] = {
         "stash in eval mode": _call_in_eval_mode,
@@ -70,33 +70,35 @@ def _call_ineligible(module: torch.nn.Module, x: torch.Tensor) -> None:
     te.checkpoint(module, x, use_reentrant=True)
 
 
-def apply(parts: frozenset[Part]) -> Callable[[], None]:
-    """Patch these parts of the fix into the imported TE; the returned function takes them out again.
+class Correction:
+    """Some parts of the fix, which can be patched into the imported TE and taken out again."""
 
-    Every TE module that holds ``checkpoint`` under a name of its own gets the corrected one.
-    """
-    undo: list[tuple[Any, str, Any]] = []
-    if "stash in eval mode" in parts:
-        original = TransformerEngineBaseModule.prepare_forward
-        _set(undo, TransformerEngineBaseModule, "prepare_forward", _stashing(original))
-    direct = parts & {"bypass without grad", "skip ineligible"}
-    if direct:
-        checkpoint = te_distributed.checkpoint
-        corrected = _bypassing(checkpoint, direct)
-        for name, module in list(sys.modules.items()):
-            if name.startswith("transformer_engine") and vars(module).get("checkpoint") is checkpoint:
-                _set(undo, module, "checkpoint", corrected)
+    def __init__(self, parts: frozenset[Part]) -> None:
+        self.parts = parts
+        self._undo: list[tuple[Any, str, Any]] = []
 
-    def restore() -> None:
-        for owner, attribute, value in reversed(undo):
+    def apply(self) -> None:
+        """Patch TE, in each of its modules that holds ``checkpoint`` under a name of its own."""
+        if "stash in eval mode" in self.parts:
+            original = TransformerEngineBaseModule.prepare_forward
+            self._set(TransformerEngineBaseModule, "prepare_forward", _stashing(original))
+        direct = self.parts & {"bypass without grad", "skip ineligible"}
+        if direct:
+            checkpoint = te_distributed.checkpoint
+            corrected = _bypassing(checkpoint, direct)
+            for name, module in list(sys.modules.items()):
+                if name.startswith("transformer_engine") and vars(module).get("checkpoint") is checkpoint:
+                    self._set(module, "checkpoint", corrected)
+
+    def remove(self) -> None:
+        """Give TE its own functions back."""
+        while self._undo:
+            owner, attribute, value = self._undo.pop()
             setattr(owner, attribute, value)
 
-    return restore
-
-
-def _set(undo: list[tuple[Any, str, Any]], owner: Any, attribute: str, value: Any) -> None:
-    undo.append((owner, attribute, getattr(owner, attribute)))
-    setattr(owner, attribute, value)
+    def _set(self, owner: Any, attribute: str, value: Any) -> None:
+        self._undo.append((owner, attribute, getattr(owner, attribute)))
+        setattr(owner, attribute, value)
 
 
 def _stashing(prepare_forward: Callable[..., Any]) -> Callable[..., Any]:

@@ -15,7 +15,7 @@ from harness.build import Model
 from harness.errors import HarnessError, HarnessFault
 from harness.leaves import DTYPES
 from harness.recorder import Recorder
-from harness.trace import RunError, Standstill, TensorKey, Trace
+from harness.trace import Quantity, RunError, Standstill, TensorKey, Trace
 
 if TYPE_CHECKING:
     from harness.backends import Backend
@@ -70,8 +70,10 @@ class Run:
         self._checkpointer = checkpointer
         self._model = Model(case, backend.device)
         self._recorder = Recorder(self._model, probe, self.trace)
+        paths = {id(module): path for path, module in self._model.root.named_modules()}
         for region in self._model.regions:
             region.caller = self
+            self.trace.region_paths.append(paths[id(region)])
         self._optimizer: torch.optim.Optimizer | None = None
         self._steady = False
         self._pending: tuple[torch.Tensor, torch.Tensor] | None = None
@@ -113,68 +115,60 @@ class Run:
     def run(self) -> Trace:
         """Walk the schedule to its end or to the first error, and return the trace."""
         for number, step in enumerate(self._case.schedule):
-            try:
-                self._step(number, step)
-            except HarnessError:
-                raise
-            except torch.OutOfMemoryError as error:
-                raise HarnessFault(f"out of memory in step {number}: run fewer workers") from error
-            # Whatever else is raised, the oracles judge.
-            except Exception as error:
-                message = str(error).split("\n", 1)[0]
-                doing = type(step).__name__
-                name = type(error).__name__
-                self.trace.error = RunError(number, doing, self._recorder.iteration, name, message)
+            result = self._act(number, step)
+            if self.trace.error is not None:
                 break
+            self._note(step, result)
         self.trace.rng_states = self._backend.rng_states()
         self._recorder.close()
         for region in self._model.regions:
             region.caller = None
         return self.trace
 
-    def _step(self, number: int, step: c.Step) -> None:
-        match step:
-            case c.SetMode():
-                self._model.leaves[step.module].train(step.training)
-            case c.Forward():
-                self._forward(self._inputs[number])
-            case c.Backward():
-                self._backward(self._inputs[number])
-            case c.Evaluate():
-                self._evaluate(self._inputs[number], step.mode)
-            case c.OptimizerStep():
-                self._optimizer_step()
+    def _act(self, number: int, step: c.Step) -> torch.Tensor | None:
+        """Do a step; what it raises is what the oracles judge, unless it is the harness's own error."""
+        self._recorder.phase = 2 if isinstance(step, c.Backward) else 1
+        try:
+            match step:
+                case c.SetMode():
+                    self._model.leaves[step.module].train(step.training)
+                case c.Forward():
+                    return self._forward(self._inputs[number])
+                case c.Backward():
+                    return self._backward(self._inputs[number])
+                case c.Evaluate():
+                    return self._evaluate(self._inputs[number], step.mode)
+                case c.OptimizerStep():
+                    self._optimizer_step()
+        except HarnessError:
+            raise
+        except torch.OutOfMemoryError as error:
+            raise HarnessFault(f"out of memory in step {number}: run fewer workers") from error
+        except Exception as error:
+            message = str(error).split("\n", 1)[0]
+            where = number, type(step).__name__, self._recorder.iteration
+            self.trace.error = RunError(*where, type(error).__name__, message)
+        return None
 
-    def _forward(self, data: torch.Tensor) -> None:
+    def _forward(self, data: torch.Tensor) -> torch.Tensor:
         for _, parameter in self._model.parameters:
             parameter.grad = None
         x = data.detach().requires_grad_(self._case.input_requires_grad)
-        self._recorder.phase = 1
         out = self._call_model(x)
-        self._keep("output", out.detach())
         self._pending = (x, out)
+        return out.detach()
 
-    def _backward(self, gradient: torch.Tensor) -> None:
+    def _backward(self, gradient: torch.Tensor) -> torch.Tensor | None:
         if self._pending is None:
             raise HarnessFault("a backward without a pending forward: the case was not checked")
         x, out = self._pending
-        self._recorder.phase = 2
         torch.autograd.backward([out], [gradient.to(out.dtype)])
         self._pending = None
-        # The first recompute allocates what TE then keeps for good: memory is steady from here on.
-        self._steady = True
-        self._keep("input gradient", x.grad)
-        for name, parameter in self._model.parameters:
-            self._keep("parameter gradient", parameter.grad, name)
-        del x, out
-        self._stand_still()
+        return x.grad
 
-    def _evaluate(self, data: torch.Tensor, mode: str) -> None:
-        self._recorder.phase = 1
+    def _evaluate(self, data: torch.Tensor, mode: str) -> torch.Tensor:
         with torch.inference_mode() if mode == "inference_mode" else torch.no_grad():
-            out = self._call_model(data)
-        self._keep("output", out.detach())
-        self._stand_still()
+            return self._call_model(data).detach()
 
     def _optimizer_step(self) -> None:
         if self._optimizer is None:
@@ -183,6 +177,19 @@ class Run:
                 return
             self._optimizer = torch.optim.SGD(learned, lr=LEARNING_RATE)
         self._optimizer.step()
+
+    def _note(self, step: c.Step, result: torch.Tensor | None) -> None:
+        """Record what a step left. Nothing here is TE's: what goes wrong is a fault of the harness."""
+        if isinstance(step, c.Forward | c.Evaluate):
+            self._keep("output", result)
+        elif isinstance(step, c.Backward):
+            # The first recompute allocates what TE then keeps for good: memory is steady from here on.
+            self._steady = True
+            self._keep("input gradient", result)
+            for name, parameter in self._model.parameters:
+                self._keep("parameter gradient", parameter.grad, name)
+        if isinstance(step, c.Backward | c.Evaluate):
+            self._stand_still()
 
     def _call_model(self, x: torch.Tensor) -> torch.Tensor:
         with ExitStack() as stack:
@@ -193,9 +200,7 @@ class Run:
             out: torch.Tensor = self._model.root(x)
         return out
 
-    # --- The trace ---
-
-    def _keep(self, quantity: Any, tensor: torch.Tensor | None, name: str = "") -> None:
+    def _keep(self, quantity: Quantity, tensor: torch.Tensor | None, name: str = "") -> None:
         self.trace.tensors[TensorKey(quantity, self._recorder.iteration, name)] = tensor
 
     def _stand_still(self) -> None:

@@ -116,7 +116,8 @@ def same_errors(_case: Case, direct: Trace, checkpointed: Trace) -> Iterator[Vio
         return
     if other is not None:
         expected = "the direct run succeeded" if mine is None else f"the direct run raised {mine.type}"
-        message = f"{other.type}: {other.message} (in {other.doing}; {expected})"
+        cause = "no snapshot to pop: " if _found_no_snapshot(checkpointed) else ""
+        message = f"{cause}{other.type}: {other.message} (in {other.doing}; {expected})"
         iteration = other.iteration
     else:
         assert mine is not None  # noqa: S101 - one of the two raised
@@ -125,6 +126,15 @@ def same_errors(_case: Case, direct: Trace, checkpointed: Trace) -> Iterator[Vio
     yield Violation(
         oracle="same errors", iteration=iteration, message=message, queues=checkpointed.final_queues
     )
+
+
+def _found_no_snapshot(trace: Trace) -> bool:
+    """Whether the run ended in a recompute's module that should have popped and did not.
+
+    TE then raises KeyError where the module never pushed, and IndexError where its queue is empty.
+    """
+    last = trace.events[-1] if trace.events else None
+    return last is not None and last.phase == 2 and last.delayed and not last.popped
 
 
 def steady_memory(_case: Case, direct: Trace, checkpointed: Trace) -> Iterator[Violation]:
@@ -181,6 +191,7 @@ def _tensors(
         yield Violation(
             oracle=oracle,
             iteration=key.iteration,
+            region=direct.region_of(name) if name else None,
             module=name or None,
             message=message,
             difference=difference,

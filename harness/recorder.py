@@ -7,9 +7,11 @@ known: the pairing oracle needs identity, not equal values.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from harness.errors import HarnessFault
 from harness.trace import Call, Event, Phase, Trace
 
 if TYPE_CHECKING:
@@ -40,9 +42,9 @@ class Recorder:
 
     def _watch(self, name: str, module: torch.nn.Module, region: int) -> None:
         before: list[list[object]] = []
-        after = partial(self._after, before, name, region)
-        self._hooks.append(module.register_forward_pre_hook(partial(self._before, before)))
-        self._hooks.append(module.register_forward_hook(after, always_call=True))
+        enter, leave = partial(self._before, before), partial(self._after, before, name, region)
+        self._hooks.append(module.register_forward_pre_hook(_faults_told(enter)))
+        self._hooks.append(module.register_forward_hook(_faults_told(leave), always_call=True))
 
     def _before(self, before: list[list[object]], module: torch.nn.Module, _args: Any) -> None:
         before.append(list(self._probe.queue(module) or ()))
@@ -88,3 +90,15 @@ class Recorder:
         """Take the hooks off the model, so that it can be freed without a garbage collection."""
         for hook in self._hooks:
             hook.remove()
+
+
+def _faults_told(hook: Callable[..., None]) -> Callable[..., None]:
+    """Make what a hook raises a fault of the harness: it runs in the middle of TE's own code."""
+
+    def told(*args: Any) -> None:
+        try:
+            hook(*args)
+        except Exception as error:
+            raise HarnessFault(f"the recorder failed: {type(error).__name__}: {error}") from error
+
+    return told

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import msgspec
 import transformer_engine.pytorch as te
 
-from harness import correction, oracles, probe
+from harness import oracles, probe
 from harness.case import Case
+from harness.correction import Correction, missing_parts
 from harness.errors import InvalidInput
 from harness.execute import Checkpointer, Inputs, run_checkpointed, run_direct
 from harness.trace import Event, RunError, Trace
@@ -60,17 +61,15 @@ class Session:
         self.backend = backend
         self.te_mode = te_mode
         self.probe = probe.detect()
-        self.lacking = correction.missing(self.probe, backend.device)
-        if te_mode == "corrected":
-            correction.apply(self.lacking)
+        self.lacking = missing_parts(self.probe, backend.device)
+        self.correction = Correction(self.lacking if te_mode == "corrected" else frozenset())
+        self.correction.apply()
         self._checkpointer = checkpointer
 
     def judge(self, case: Case) -> Verdict:
         """Run a case directly and checkpointed, and return what the oracles say."""
         inputs = Inputs(case, self.backend.device)
-        checkpointer = self._checkpointer or te.checkpoint
-        direct = run_direct(case, inputs, self.backend, self.probe)
-        checkpointed = run_checkpointed(case, inputs, self.backend, self.probe, checkpointer)
+        direct, checkpointed = self.run_both(case, inputs)
         violations = oracles.judge(case, direct, checkpointed)
         if violations:
             violations = self._doubted(case, inputs, direct, violations)
@@ -84,6 +83,16 @@ class Session:
             events=tuple(checkpointed.events),
         )
 
+    def run_both(self, case: Case, inputs: Inputs | None = None) -> tuple[Trace, Trace]:
+        """Return the traces of the direct and of the checkpointed run."""
+        inputs = inputs or Inputs(case, self.backend.device)
+        # te.checkpoint is looked up at each run: the correction, or a user, may have replaced it.
+        checkpointer = self._checkpointer or te.checkpoint
+        return (
+            run_direct(case, inputs, self.backend, self.probe),
+            run_checkpointed(case, inputs, self.backend, self.probe, checkpointer),
+        )
+
     def _doubted(
         self, case: Case, inputs: Inputs, direct: Trace, violations: list[Violation]
     ) -> list[Violation]:
@@ -92,12 +101,9 @@ class Session:
         Where the direct run differs from itself too, the violation says so. Memory is counted for the
         process, in which an earlier case may be freed late: a leak must show in a second pair of runs.
         """
-        if any(violation.oracle == "steady memory" for violation in violations):
-            checkpointer = self._checkpointer or te.checkpoint
-            direct = run_direct(case, inputs, self.backend, self.probe)
-            checkpointed = run_checkpointed(case, inputs, self.backend, self.probe, checkpointer)
-            if not list(oracles.steady_memory(case, direct, checkpointed)):
-                violations = [v for v in violations if v.oracle != "steady memory"]
+        grows = any(violation.oracle == "steady memory" for violation in violations)
+        if grows and not list(oracles.steady_memory(case, *self.run_both(case, inputs))):
+            violations = [v for v in violations if v.oracle != "steady memory"]
         if not any(violation.difference for violation in violations):
             return violations
         again = run_direct(case, inputs, self.backend, self.probe)

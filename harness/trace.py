@@ -91,6 +91,8 @@ class Trace:
     tensors: dict[TensorKey, torch.Tensor | None] = field(default_factory=dict)
     state_layout: dict[int, list[tuple[str, int]]] = field(default_factory=dict)
     """Per iteration, what the packed FP8 state tensor holds: names and numbers of elements, in order."""
+    region_paths: list[str] = field(default_factory=list)
+    """Where each region sits in the model: what begins with its path belongs to it."""
     calls: list[Call] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     standstills: list[Standstill] = field(default_factory=list)
@@ -98,6 +100,11 @@ class Trace:
     memory: dict[int, int] = field(default_factory=dict)
     """Bytes in live tensors after each iteration, from that of the first backward on."""
     error: RunError | None = None
+
+    def region_of(self, name: str) -> int | None:
+        """Return the number of the innermost region that a parameter or an FP8 state belongs to."""
+        inside = [n for n, path in enumerate(self.region_paths) if not path or name.startswith(path + ".")]
+        return inside[-1] if inside else None
 
     @property
     def final_queues(self) -> dict[str, int]:

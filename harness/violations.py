@@ -54,7 +54,7 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def signature(self) -> str:
-        """Equal for violations of one kind: the oracle, and for an error its type."""
+        """Equal for violations of one kind: the oracle, and for an error its cause or type."""
         if self.oracle == "same errors":
             return f"{self.oracle}: {self.message.split(':', 1)[0]}"
         return self.oracle

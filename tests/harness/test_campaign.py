@@ -1,0 +1,108 @@
+"""A campaign draws what its seed says, keeps kinds of failures apart, and shrinks each."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import strategies as st
+
+from harness import case as c
+from harness.campaign import CHUNK, JudgingFault, Tally, chunks, kind_of, run_chunk
+from harness.errors import HarnessFault
+from harness.session import Verdict
+from harness.violations import Violation
+
+BODIES = st.lists(
+    st.sampled_from([c.Linear(), c.Linear(training=False), c.TorchGELU()]), min_size=1, max_size=4
+)
+CASES = st.builds(
+    lambda bodies, iterations, evaluations: c.Case(
+        graph=c.Chain(tuple(bodies)),
+        schedule=(c.Evaluate(),) * evaluations + (c.Forward(), c.Backward()) * iterations,
+    ),
+    BODIES,
+    st.integers(1, 3),
+    st.integers(0, 2),
+)
+
+
+def verdict(case: c.Case, *names: str) -> Verdict:
+    violations = tuple(Violation(oracle=name, iteration=0, message="x") for name in names)  # type: ignore[arg-type]
+    return Verdict(fingerprint=case.fingerprint, violations=violations)
+
+
+def judge(case: c.Case) -> Verdict:
+    """Two faults: eval modules make outputs differ, evaluations leave snapshots."""
+    found = []
+    if any(not module.training for module in c.modules(case)):
+        found.append("outputs")
+    if any(isinstance(step, c.Evaluate) for step in case.schedule):
+        found.append("FIFO drained")
+    return verdict(case, *found)
+
+
+def drawn(seed: int, cases: int) -> list[str]:
+    seen: list[str] = []
+    run_chunk(lambda case: verdict(case), CASES, seed, cases, lambda case, _: seen.append(case.fingerprint))
+    return seen
+
+
+def test_the_same_seed_draws_the_same_cases_and_another_seed_others() -> None:
+    assert drawn(1, 40) == drawn(1, 40)
+    assert drawn(1, 40) != drawn(2, 40)
+
+
+def test_every_case_asked_for_is_drawn_and_observed_though_some_fail() -> None:
+    seen: list[str] = []
+    run_chunk(judge, CASES, 0, 60, lambda case, _: seen.append(case.fingerprint))
+    assert len(seen) == len(drawn(0, 60))
+
+
+def test_each_kind_of_failure_is_shrunk_apart() -> None:
+    failures = {failure.kind: failure.case for failure in run_chunk(judge, CASES, 0, 60, lambda *_: None)}
+
+    once = (c.Forward(), c.Backward())
+    assert failures == {
+        "FIFO drained": c.Case(graph=c.Chain((c.Linear(),)), schedule=(c.Evaluate(), *once)),
+        "outputs": c.Case(graph=c.Chain((c.Linear(training=False),)), schedule=once),
+    }
+
+
+def test_a_failure_is_named_after_the_violation_nearest_to_its_cause() -> None:
+    case = c.Case(graph=c.Linear(), schedule=(c.Evaluate(),))
+    assert kind_of(verdict(case, "outputs", "pairing")) == "pairing"
+    assert kind_of(verdict(case)) is None
+
+
+def test_a_fault_of_the_harness_ends_the_chunk_with_its_case() -> None:
+    calls = Counter[str]()
+
+    def broken(_case: c.Case) -> Verdict:
+        calls["judge"] += 1
+        raise ZeroDivisionError("ours")
+
+    with pytest.raises(JudgingFault, match="ZeroDivisionError: ours") as caught:
+        run_chunk(broken, CASES, 0, 50, lambda *_: None)
+    assert isinstance(caught.value, HarnessFault)
+    assert isinstance(caught.value.case, c.Case)
+    assert calls["judge"] == 1, "a fault of the harness is not shrunk"
+
+
+def test_a_deadline_in_the_past_draws_nothing() -> None:
+    seen: list[str] = []
+    run_chunk(judge, CASES, 0, 50, lambda case, _: seen.append(case.fingerprint), deadline=0.0)
+    assert seen == []
+
+
+def test_chunks_add_up_and_have_seeds_of_their_own() -> None:
+    parts = list(chunks(2 * CHUNK + 7, seed=100))
+    assert parts == [(100, CHUNK), (101, CHUNK), (102, 7)]
+
+
+def test_a_tally_counts_cases_features_and_oracles() -> None:
+    tally = Tally()
+    case = c.Case(graph=c.Autocast(c.Region(c.Linear())), schedule=(c.Forward(), c.Backward()))
+    tally.count(case, Verdict(fingerprint="", violations=(), evaluated=("outputs",)))
+
+    assert (tally.cases, tally.oracles["outputs"], tally.features["reentrant"]) == (1, 1, 1)

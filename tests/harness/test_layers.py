@@ -1,0 +1,111 @@
+"""The laws of the design: who may import whom, and who may know what."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FILES = sorted([*ROOT.glob("harness/**/*.py"), *ROOT.glob("strategies/**/*.py")])
+
+LAYERS = [
+    {"errors", "case", "violations"},
+    {"validity", "features", "sentence", "strategies"},
+    {"backends"},
+    {"trace", "probe", "leaves", "build", "correction"},
+    {"comparison", "recorder", "execute", "oracles"},
+    {"session"},
+    {"files", "campaign", "corpus", "record", "target", "workers"},
+    {"doctor", "report"},
+    {"cli", "pytest_plugin", "__main__"},
+]
+"""Lowest first. A module imports from its own layer and from those below."""
+
+ORACLES_MAY_IMPORT = {"__future__", "collections", "itertools", "typing", "harness"}
+TE_PRIVATE_MODULES = (
+    "transformer_engine.pytorch.distributed",
+    "transformer_engine.pytorch.module",
+    "transformer_engine.pytorch.quantization",
+    "transformer_engine_torch",
+)
+MAY_KNOW_TE_PRIVATELY = {"probe", "correction"}
+
+
+def noun(path: Path) -> str:
+    """The module's place in LAYERS: packages count as one."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    if parts[0] == "strategies":
+        return "strategies"
+    return parts[1] if parts[1] != "__init__" else "errors"
+
+
+def imports(path: Path) -> list[str]:
+    """Every module that a file imports anywhere, also inside functions."""
+    found: list[str] = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
+    return found
+
+
+def layer(name: str) -> int:
+    for number, names in enumerate(LAYERS):
+        if name in names:
+            return number
+    pytest.fail(f"{name} has no place in LAYERS: give it one")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_point_down(path: Path) -> None:
+    own = layer(noun(path))
+    for name in imports(path):
+        parts = name.split(".")
+        if parts[0] == "strategies" or (parts[0] == "harness" and len(parts) > 1):
+            target = "strategies" if parts[0] == "strategies" else parts[1]
+            if target in {other for names in LAYERS for other in names}:
+                assert layer(target) <= own, f"{noun(path)} imports {name} from a layer above"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_only_the_probe_and_the_patches_know_te_privately(path: Path) -> None:
+    if noun(path) in MAY_KNOW_TE_PRIVATELY | {"backends"}:
+        return
+    for name in imports(path):
+        assert not name.startswith(TE_PRIVATE_MODULES), f"{path.name} imports {name}"
+
+
+def test_strategies_import_neither_torch_nor_te() -> None:
+    for path in ROOT.glob("strategies/*.py"):
+        for name in imports(path):
+            assert name.split(".")[0] not in {"torch", "transformer_engine"}, path.name
+            assert not name.startswith("harness.") or name.split(".")[1] in LAYERS[0] | LAYERS[1], name
+
+
+def test_oracles_only_compare() -> None:
+    for name in imports(ROOT / "harness/oracles.py"):
+        root, *rest = name.split(".")
+        assert root in ORACLES_MAY_IMPORT
+        assert root != "harness" or rest[0] in {"case", "comparison", "trace", "violations"}
+
+
+def test_no_file_but_the_backends_asks_which_backend_is_active() -> None:
+    for path in FILES:
+        if noun(path) == "backends":
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Compare):
+                text = ast.unparse(node)
+                assert "backend.name" not in text, f"{path.name}: {text}"
+
+
+def test_case_and_violations_are_plain_data() -> None:
+    allowed = set(sys.stdlib_module_names) | {"msgspec"}
+    for file in ("case", "violations"):
+        for name in imports(ROOT / f"harness/{file}.py"):
+            assert name.split(".")[0] in allowed
