@@ -18,12 +18,12 @@ from hypothesis import HealthCheck
 
 from harness import backends
 from harness.errors import CannotRunHere, HarnessError
+from harness.target import Target
 
 if TYPE_CHECKING:
-    from hypothesis.strategies import SearchStrategy
-
-    from harness.case import Case
+    from harness.campaign import Failure
     from harness.session import Session, TeMode
+    from strategies.domains import Domain
 
 SHARDS = 32
 """Tests that a property is split into: more than workers, so that none waits long for the last."""
@@ -46,12 +46,10 @@ for _name, _cases in _PROFILES.items():
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line asked for."""
+    """What the command line asked for. ``cases`` is the number for each property, None the profile's."""
 
-    backend: str
-    te_mode: TeMode
-    cases: int
-    checkpointer: str | None
+    target: Target
+    cases: int | None
     seed: int
     corpus: Path
 
@@ -93,15 +91,17 @@ def pytest_configure(config: pytest.Config) -> None:
     if worker is not None:
         given = worker["te_harness_seed"]
     config.stash[_OPTIONS] = Options(
-        backend=config.getoption("--backend"),
-        te_mode=cast("TeMode", config.getoption("--te")),
-        cases=config.getoption("--cases") or 0,
-        checkpointer=config.getoption("--checkpointer"),
+        target=Target(
+            backend=config.getoption("--backend"),
+            te_mode=cast("TeMode", config.getoption("--te")),
+            checkpointer=config.getoption("--checkpointer"),
+        ),
+        cases=config.getoption("--cases"),
         seed=secrets.randbits(31) if given is None else given,
         corpus=config.rootpath / config.getoption("--corpus"),
     )
     try:
-        backends.activate(config.stash[_OPTIONS].backend)
+        backends.activate(config.getoption("--backend"))
     except CannotRunHere as error:
         pytest.exit(str(error), returncode=error.exit_code)
     except HarnessError as error:
@@ -117,8 +117,9 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     """Say what runs where, and what replays the random tests."""
     options = config.stash[_OPTIONS]
     backend = backends.active()
+    te = f"TE {backends.te_version()} ({options.target.te_mode})"
     return [
-        f"te-harness: TE {backends.te_version()} ({options.te_mode}) on {backend.name}: {backend.reason}",
+        f"te-harness: {te} on {backend.name}: {backend.reason}",
         f"te-harness: random tests replay with --seed={options.seed}",
     ]
 
@@ -126,35 +127,43 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 @pytest.fixture(scope="session")
 def te_session(pytestconfig: pytest.Config) -> Session:
     """Return the process's session, as the command line wants it."""
-    from harness.session import Session, load_checkpointer
-
-    options = pytestconfig.stash[_OPTIONS]
-    return Session(backends.active(), options.te_mode, load_checkpointer(options.checkpointer))
+    return pytestconfig.stash[_OPTIONS].target.open()
 
 
 @pytest.fixture
 def check_property(
     te_session: Session, pytestconfig: pytest.Config
-) -> Callable[[SearchStrategy[Case], int], None]:
+) -> Callable[[Domain, int], None]:
     """Return a function that judges one shard's share of a domain, and fails with every shrunk failure."""
-    from harness.campaign import run_chunk
-    from harness.corpus import save_failure
+    from harness import corpus
+    from harness.campaign import JudgingFault, run_chunk
     from harness.report import failure_text
 
     options = pytestconfig.stash[_OPTIONS]
     profile = hypothesis.settings()
     cases = options.cases or profile.max_examples
-    base = _CI_SEED if profile.derandomize and pytestconfig.getoption("--seed") is None else options.seed
+    fixed = profile.derandomize and pytestconfig.getoption("--seed") is None
+    first_seed = (_CI_SEED if fixed else options.seed) * SHARDS
+    where = options.target.where(te_session)
 
-    def check(strategy: SearchStrategy[Case], shard: int) -> None:
+    def told(failure: Failure, found: corpus.Found) -> str:
+        path = corpus.save_failure(options.corpus, failure, where, found)
+        return failure_text(failure, path, options.target.replay_command(path))
+
+    def check(domain: Domain, shard: int) -> None:
         share = cases // SHARDS + (shard < cases % SHARDS)
+        seed = first_seed + shard
         if not share:
             return
-        failures = run_chunk(
-            te_session.judge, strategy, base * SHARDS + shard, share, lambda _case, _verdict: None
-        )
+        try:
+            failures = run_chunk(te_session.judge, domain.strategy(), seed, share, lambda *_: None)
+        except JudgingFault as fault:
+            saved = corpus.SavedCase(case=fault.case, why=f"the harness failed: {fault}", where=where)
+            path = corpus.save(options.corpus / "faults", saved)
+            fault.args = (f"{fault}; replay with: {options.target.replay_command(path)}",)
+            raise
         if failures:
-            texts = [failure_text(failure, save_failure(options.corpus, failure)) for failure in failures]
-            pytest.fail("\n\n".join(texts), pytrace=False)
+            found = corpus.Found(seed=seed, domain=domain.name)
+            pytest.fail("\n\n".join(told(failure, found) for failure in failures), pytrace=False)
 
     return check

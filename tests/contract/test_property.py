@@ -12,11 +12,9 @@ from strategies.domains import DOMAINS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hypothesis.strategies import SearchStrategy
-
-    from harness.case import Case
+    from strategies.domains import Domain
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))
-def test_contract_holds(check_property: Callable[[SearchStrategy[Case], int], None], shard: int) -> None:
-    check_property(DOMAINS["contract"].strategy(), shard)
+def test_contract_holds(check_property: Callable[[Domain, int], None], shard: int) -> None:
+    check_property(DOMAINS["contract"], shard)

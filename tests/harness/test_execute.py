@@ -1,0 +1,139 @@
+"""A run walks its schedule, keeps what the oracles need, and tells TE's errors from the harness's own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from harness import case as c
+from harness.errors import HarnessFault
+from harness.execute import Inputs, Run, run_checkpointed, run_direct
+from harness.trace import TensorKey
+
+if TYPE_CHECKING:
+    from harness.session import Session
+    from harness.trace import Trace
+
+LINEAR = c.Autocast(c.Region(c.Linear()))
+ONCE = (c.Forward(), c.Backward())
+
+
+def direct(session: Session, case: c.Case) -> Trace:
+    return run_direct(case, Inputs(case, session.backend.device), session.backend, session.probe)
+
+
+def checkpointed(session: Session, case: c.Case, checkpointer: Any) -> Trace:
+    inputs = Inputs(case, session.backend.device)
+    return run_checkpointed(case, inputs, session.backend, session.probe, checkpointer)
+
+
+def test_a_run_keeps_every_output_and_gradient_by_iteration(te_session: Session) -> None:
+    trace = direct(te_session, c.Case(graph=LINEAR, schedule=(c.Evaluate(), *ONCE)))
+
+    assert set(trace.tensors) == {
+        TensorKey("output", 0),
+        TensorKey("FP8 state", 0),
+        TensorKey("output", 1),
+        TensorKey("input gradient", 1),
+        TensorKey("parameter gradient", 1, "body.body.weight"),
+        TensorKey("parameter gradient", 1, "body.body.bias"),
+        TensorKey("FP8 state", 1),
+    }
+    assert trace.error is None
+
+
+def test_the_same_case_runs_to_the_same_bits(te_session: Session) -> None:
+    case = c.Case(graph=LINEAR, schedule=ONCE * 2)
+    first, second = direct(te_session, case), direct(te_session, case)
+    assert all(torch.equal(first.tensors[key], second.tensors[key]) for key in first.tensors)  # type: ignore[arg-type]
+
+
+def test_another_seed_gives_other_inputs_and_parameters(te_session: Session) -> None:
+    case, other = (c.Case(graph=LINEAR, schedule=ONCE, seed=seed) for seed in (0, 1))
+    key = TensorKey("output", 0)
+    assert not torch.equal(direct(te_session, case).tensors[key], direct(te_session, other).tensors[key])  # type: ignore[arg-type]
+
+
+def test_inputs_have_the_cases_shape_dtype_and_magnitude(te_session: Session) -> None:
+    schedule = (c.Forward(1000.0), c.Backward(0.0))
+    case = c.Case(graph=LINEAR, schedule=schedule, dtype="bfloat16", rows=32, width=64)
+    inputs = Inputs(case, te_session.backend.device)
+
+    assert (inputs[0].shape, inputs[0].dtype) == ((16, 2, 64), torch.bfloat16)
+    assert 800 < float(inputs[0].float().std()) < 1200
+    assert not inputs[1].any()
+    with pytest.raises(HarnessFault, match="takes no tensor"):
+        Inputs(c.Case(graph=LINEAR, schedule=(c.OptimizerStep(),)), te_session.backend.device)[0]
+
+
+def test_an_optimizer_step_changes_what_follows(te_session: Session) -> None:
+    key = TensorKey("output", 1)
+    with_step = direct(te_session, c.Case(graph=LINEAR, schedule=(*ONCE, c.OptimizerStep(), *ONCE)))
+    without = direct(te_session, c.Case(graph=LINEAR, schedule=ONCE * 2))
+    assert not torch.equal(with_step.tensors[key], without.tensors[key])  # type: ignore[arg-type]
+
+
+def test_an_error_ends_the_run_and_says_where(te_session: Session) -> None:
+    def breaks(*_args: Any, **_kwargs: Any) -> Any:
+        raise LookupError("first line\nsecond line")
+
+    trace = checkpointed(te_session, c.Case(graph=LINEAR, schedule=ONCE * 2), breaks)
+
+    assert trace.error is not None
+    assert (trace.error.step, trace.error.doing, trace.error.type) == (0, "Forward", "LookupError")
+    assert trace.error.message == "first line"
+    assert trace.standstills == []
+
+
+def test_an_error_of_the_harness_is_no_result(te_session: Session) -> None:
+    def ours(*_args: Any, **_kwargs: Any) -> Any:
+        raise HarnessFault("ours")
+
+    with pytest.raises(HarnessFault, match="ours"):
+        checkpointed(te_session, c.Case(graph=LINEAR, schedule=ONCE), ours)
+
+
+def test_an_error_in_a_note_is_the_harnesss_own(te_session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_args: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Run, "_note", fails)
+    with pytest.raises(ZeroDivisionError):
+        direct(te_session, c.Case(graph=LINEAR, schedule=ONCE))
+
+
+def test_an_error_in_the_recorder_is_a_fault_though_te_is_running(
+    te_session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_args: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(te_session.probe, "queue", fails)
+    with pytest.raises(HarnessFault, match="recorder failed: ZeroDivisionError"):
+        direct(te_session, c.Case(graph=LINEAR, schedule=ONCE))
+
+
+def test_a_case_that_failed_does_not_poison_the_next(te_session: Session) -> None:
+    def leaks(function: Any, x: torch.Tensor, **_options: Any) -> Any:
+        import transformer_engine.pytorch as te
+
+        with torch.enable_grad():
+            te.checkpoint(function, x.detach().requires_grad_())
+        raise RuntimeError("after a push")
+
+    case = c.Case(graph=LINEAR, schedule=ONCE * 2)
+    checkpointed(te_session, case, leaks)
+
+    assert te_session.judge(case).held
+
+
+def test_modes_are_set_on_the_module_named(te_session: Session) -> None:
+    graph = c.Chain((c.Linear(), c.TorchDropout(p=0.5)))
+    loud = direct(te_session, c.Case(graph=graph, schedule=ONCE))
+    quiet = direct(te_session, c.Case(graph=graph, schedule=(c.SetMode(1, False), *ONCE)))
+    key = TensorKey("output", 0)
+
+    assert (loud.tensors[key] == 0).any()  # type: ignore[union-attr]
+    assert not (quiet.tensors[key] == 0).any()  # type: ignore[union-attr]
