@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 CHUNK = 250
 """Cases per Hypothesis run: many, since every run starts over with the simplest cases."""
 
+_DRAWS_PER_CASE = 5
+"""Hypothesis's mutations repeat about four cases in ten, which are not judged again; this leaves room."""
+
 _PRIMARY = (
     "same errors", "FIFO drained", "pairing", "recompute count", "global state", "FP8 state", "outputs",
     "input gradients", "parameter gradients", "steady memory",
@@ -101,7 +104,7 @@ def run_chunk(
     observe: Observer,
     deadline: float | None = None,
 ) -> list[Failure]:
-    """Judge ``cases`` cases drawn with ``seed``; return the shrunk failures, one per kind.
+    """Judge ``cases`` different cases drawn with ``seed``; return the shrunk failures, one per kind.
 
     A failure does not end the drawing, so that one fault does not hide another. Each kind is shrunk
     afterwards, in a run of its own that draws the same cases again and fails on that kind alone.
@@ -110,7 +113,7 @@ def run_chunk(
         judge: judges a case.
         strategy: the domain.
         seed: Hypothesis's seed; the same seed and number draw the same cases.
-        cases: how many cases to draw; shrinking judges more, which are not observed.
+        cases: how many to draw, fewer where the domain has fewer; shrinking judges more, unobserved.
         observe: called with each drawn case and its verdict.
         deadline: ``time.monotonic()`` after which no further case is drawn; None for no limit.
 
@@ -121,11 +124,14 @@ def run_chunk(
     first: dict[str, Failure] = {}
 
     def draw(case: c.Case) -> None:
-        if deadline is not None and time.monotonic() > deadline:
+        if len(kinds) == cases or (deadline is not None and time.monotonic() > deadline):
             raise _Stop
+        fingerprint = case.fingerprint
+        if fingerprint in kinds:
+            return
         verdict = judge(case)
         observe(case, verdict)
-        kind = kinds[case.fingerprint] = kind_of(verdict)
+        kind = kinds[fingerprint] = kind_of(verdict)
         if kind is not None:
             first.setdefault(kind, Failure(kind, case, verdict))
 
@@ -183,7 +189,7 @@ def _run(test: Callable[[c.Case], None], strategy: SearchStrategy[c.Case], seed:
 
 def _settings(cases: int) -> hypothesis.settings:
     return hypothesis.settings(
-        max_examples=cases,
+        max_examples=_DRAWS_PER_CASE * cases,
         database=None,
         deadline=None,
         derandomize=False,

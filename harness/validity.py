@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Final, NoReturn, TypeVar
+from typing import Final, Literal, TypeVar
 
 import msgspec
 
@@ -18,7 +18,7 @@ MAX_MARGIN: Final = 8
 MAX_SEED: Final = 2**32 - 1
 SMALLEST_MAGNITUDE: Final = 1e-30
 LARGEST_MAGNITUDE: Final = 1e30
-ROWS_OF_TWO_GROUPS: Final = 32
+ROWS_OF_TWO_GROUPS: Final[Literal[32]] = 32
 """FP8 matrix products want 16 rows, and so does each group."""
 
 _LONGEST_MESSAGE: Final = 300
@@ -39,11 +39,11 @@ def decode(data: bytes) -> c.Case:
     the structs of ``harness.case`` and nothing else.
     """
     if len(data) > c.MAX_BYTES:
-        _reject(f"a case has at most {c.MAX_BYTES} bytes, got {len(data)}")
+        raise _invalid(f"a case has at most {c.MAX_BYTES} bytes, got {len(data)}")
     # The number comes first, so that a case of another release is named as such and not as a misspelling.
     schema = _parse(data, _Header).schema
     if schema != c.SCHEMA:
-        _reject(f"$.schema: this release knows case schema {c.SCHEMA}, got {schema}")
+        raise _invalid(f"$.schema: this release knows case schema {c.SCHEMA}, got {schema}")
     case = _parse(data, c.Case)
     check(case)
     return case
@@ -73,15 +73,15 @@ def _parse(data: bytes, layout: type[_Parsed]) -> _Parsed:
         reason = str(error)
     except (msgspec.DecodeError, UnicodeError) as error:
         reason = f"not JSON: {error}"
-    _reject(reason)
+    raise _invalid(reason)
 
 
-def _reject(reason: str) -> NoReturn:
-    """Raise ``InvalidInput`` with one printable line: a reason may quote names that a stranger chose."""
+def _invalid(reason: str) -> InvalidInput:
+    """Return the error, of one printable line: a reason may quote names that a stranger chose."""
     line = "".join(letter if letter.isprintable() else "?" for letter in reason)
     if len(line) > _LONGEST_MESSAGE:
         line = line[: _LONGEST_MESSAGE - 3] + "..."
-    raise InvalidInput(f"not a usable case: {line}")
+    return InvalidInput(f"not a usable case: {line}")
 
 
 def _check_size(case: c.Case) -> None:
@@ -91,26 +91,26 @@ def _check_size(case: c.Case) -> None:
         node, depth = waiting.pop()
         nodes += 1
         if depth > MAX_DEPTH:
-            _reject(f"the graph has at most {MAX_DEPTH} levels")
+            raise _invalid(f"the graph has at most {MAX_DEPTH} levels")
         waiting.extend((child, depth + 1) for child in c.children(node))
         if nodes + len(waiting) > MAX_NODES:
-            _reject(f"the graph has at most {MAX_NODES} nodes")
+            raise _invalid(f"the graph has at most {MAX_NODES} nodes")
     if len(case.schedule) > MAX_STEPS:
-        _reject(f"the schedule has at most {MAX_STEPS} steps, got {len(case.schedule)}")
+        raise _invalid(f"the schedule has at most {MAX_STEPS} steps, got {len(case.schedule)}")
     if not c.modules(case):
-        _reject("the graph has no module")
+        raise _invalid("the graph has no module")
 
 
 def _check_node(node: c.Node, where: str, rows: int) -> None:
     if isinstance(node, c.Sum) and not node.branches:
-        _reject(f"{where}: a sum needs at least one branch")
+        raise _invalid(f"{where}: a sum needs at least one branch")
     if isinstance(node, c.Region) and node.gain is not None:
         _check_gain(node.gain, where)
     if isinstance(node, c.GroupedLinear) and node.groups > 1 and rows != ROWS_OF_TWO_GROUPS:
-        _reject(f"{where}: {node.groups} groups need rows to be {ROWS_OF_TWO_GROUPS}, got {rows}")
+        raise _invalid(f"{where}: {node.groups} groups need rows to be {ROWS_OF_TWO_GROUPS}, got {rows}")
     dropout = dropout_of(node)
     if not 0 <= dropout < 1:
-        _reject(f"{where}: a dropout probability is at least 0 and less than 1, got {dropout}")
+        raise _invalid(f"{where}: a dropout probability is at least 0 and less than 1, got {dropout}")
 
 
 def dropout_of(node: c.Node) -> float:
@@ -124,26 +124,28 @@ def dropout_of(node: c.Node) -> float:
 
 def _check_gain(gain: c.Gain, where: str) -> None:
     if not math.isfinite(gain.value) or gain.value == 0:
-        _reject(f"{where}: a gain is finite and not zero, got {gain.value}")
+        raise _invalid(f"{where}: a gain is finite and not zero, got {gain.value}")
 
 
 def _check_numbers(case: c.Case) -> None:
     if case.schema != c.SCHEMA:
-        _reject(f"$.schema: this release knows case schema {c.SCHEMA}, got {case.schema}")
+        raise _invalid(f"$.schema: this release knows case schema {c.SCHEMA}, got {case.schema}")
     if not 0 <= case.seed <= MAX_SEED:
-        _reject(f"$.seed: a seed is between 0 and {MAX_SEED}, got {case.seed}")
+        raise _invalid(f"$.seed: a seed is between 0 and {MAX_SEED}, got {case.seed}")
 
 
 def _check_recipe(case: c.Case) -> None:
     recipe = case.recipe
     if case.quantized_parameters and isinstance(recipe, c.HighPrecision):
-        _reject("$.quantized_parameters: parameters are quantized by an FP8 recipe, not by HighPrecision")
+        raise _invalid(
+            "$.quantized_parameters: parameters are quantized by an FP8 recipe, not by HighPrecision"
+        )
     if not isinstance(recipe, c.DelayedScaling):
         return
     if not 1 <= recipe.history <= MAX_HISTORY:
-        _reject(f"$.recipe.history: between 1 and {MAX_HISTORY}, got {recipe.history}")
+        raise _invalid(f"$.recipe.history: between 1 and {MAX_HISTORY}, got {recipe.history}")
     if abs(recipe.margin) > MAX_MARGIN:
-        _reject(f"$.recipe.margin: between {-MAX_MARGIN} and {MAX_MARGIN}, got {recipe.margin}")
+        raise _invalid(f"$.recipe.margin: between {-MAX_MARGIN} and {MAX_MARGIN}, got {recipe.margin}")
 
 
 def _check_schedule(case: c.Case) -> None:
@@ -155,25 +157,28 @@ def _check_schedule(case: c.Case) -> None:
         _check_step(step, where, count)
         if isinstance(step, c.Forward):
             if pending is not None:
-                _reject(f"{where}: a forward while that of $.schedule[{pending}] waits for its backward")
+                raise _invalid(
+                    f"{where}: a forward while that of $.schedule[{pending}] waits for its backward"
+                )
             pending = place
         elif isinstance(step, c.Backward):
             if pending is None:
-                _reject(f"{where}: a backward without a forward before it")
+                raise _invalid(f"{where}: a backward without a forward before it")
             pending = None
     if pending is not None:
-        _reject(f"$.schedule[{pending}]: no backward follows this forward")
+        raise _invalid(f"$.schedule[{pending}]: no backward follows this forward")
     if not any(isinstance(step, c.Forward | c.Evaluate) for step in case.schedule):
-        _reject("$.schedule: neither a forward nor an evaluation, so nothing would run")
+        raise _invalid("$.schedule: neither a forward nor an evaluation, so nothing would run")
 
 
 def _check_step(step: c.Step, where: str, count: int) -> None:
     if isinstance(step, c.SetMode) and not 0 <= step.module < count:
-        _reject(f"{where}: there is no module {step.module}, the graph has {count}")
+        raise _invalid(f"{where}: there is no module {step.module}, the graph has {count}")
     if isinstance(step, c.Forward | c.Backward | c.Evaluate):
         size = step.magnitude
         # A not-a-number fails both comparisons, and infinities the second.
         if not (size == 0 or SMALLEST_MAGNITUDE <= size <= LARGEST_MAGNITUDE):
-            _reject(
-                f"{where}: a magnitude is 0 or between {SMALLEST_MAGNITUDE} and {LARGEST_MAGNITUDE}, got {size}"
+            raise _invalid(
+                f"{where}: a magnitude is 0, or between {SMALLEST_MAGNITUDE} and {LARGEST_MAGNITUDE},"
+                f" got {size}"
             )

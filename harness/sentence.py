@@ -1,0 +1,163 @@
+"""Sentences: what a case is, in plain English, for the first line of a report."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from harness import case as c
+
+_MOST_SWITCHES = 2
+"""How many switches of a mode are told one by one."""
+
+_DEFAULT = c.Case(graph=c.Linear(), schedule=())
+
+
+def describe(case: c.Case) -> str:
+    """Return one sentence, or two, that say what a case does; what is default is left out."""
+    settings = _settings(case)
+    graph = _node(case.graph)
+    recipe = _recipe(case)
+    first = f"{graph}{recipe}; {_schedule(case)}."
+    first = first[0].upper() + first[1:]
+    return f"{first} With {_list(settings)}." if settings else first
+
+
+# --- The graph ---------------------------------------------------------------------------------------
+
+
+def _node(node: c.Node) -> str:
+    """Name a node, as the subject of a sentence or as a part of another node."""
+    if isinstance(node, c.Chain):
+        return ", then ".join(_part(child) for child in node.nodes) or "nothing"
+    if isinstance(node, c.Sum):
+        return "the sum of " + " and ".join(_part(branch) for branch in node.branches)
+    if isinstance(node, c.Residual):
+        return f"a residual around {_part(node.body)}"
+    return _module(node) if isinstance(node, c.Module) else _wrapped(node)
+
+
+def _wrapped(node: c.Autocast | c.GradMode | c.Region) -> str:
+    """Name a body and what is around it, from the inside out: "Linear in a region, under no_grad"."""
+    wrapping = isinstance(node.body, c.Autocast | c.GradMode | c.Region)
+    body = _node(node.body) + "," if wrapping else _part(node.body)
+    if isinstance(node, c.Region):
+        return f"{body} in {_region(node)}"
+    if isinstance(node, c.GradMode):
+        return f"{body} under {node.mode}"
+    return f"{body} {'inside an FP8 autocast' if node.enabled else 'with FP8 off'}"
+
+
+def _part(node: c.Node) -> str:
+    """Name a node inside another: in brackets unless it is a single module."""
+    return _node(node) if isinstance(node, c.Module) else f"[{_node(node)}]"
+
+
+def _module(node: c.Leaf) -> str:
+    plain = type(node)()
+    traits = [] if node.training else ["eval"]
+    if node.frozen:
+        traits.append("frozen")
+    for field in node.__struct_fields__:
+        value = getattr(node, field)
+        if field not in ("training", "frozen") and value != getattr(plain, field):
+            traits.append(_trait(field, value))
+    return type(node).__name__ + (f" ({', '.join(traits)})" if traits else "")
+
+
+def _trait(field: str, value: object) -> str:
+    if isinstance(value, bool):
+        return field.replace("_", " ") if value else f"no {field}"
+    return f"{field} {value:g}" if isinstance(value, float) else f"{field} {value}"
+
+
+def _region(region: c.Region) -> str:
+    kind = "a reentrant region" if region.use_reentrant else "a non-reentrant region"
+    traits = [] if region.function == "module" else [f"as a {region.function}"]
+    if region.gain is not None:
+        way = "by keyword" if region.gain.by_keyword else "by position"
+        traits.append(
+            f"gain {region.gain.value:g} as a {'tensor' if region.gain.as_tensor else 'float'} {way}"
+        )
+    if region.contexts is not None:
+        traits.append(f"contexts {region.contexts.forward} and {region.contexts.recompute}")
+    return kind + (f" ({', '.join(traits)})" if traits else "")
+
+
+# --- The rest ----------------------------------------------------------------------------------------
+
+
+def _recipe(case: c.Case) -> str:
+    """Name the recipe, which follows the graph and applies to all its autocasts."""
+    autocasts = [node for node in c.walk(case.graph) if isinstance(node, c.Autocast) and node.enabled]
+    if not autocasts:
+        return ", with no FP8 autocast"
+    recipe = case.recipe
+    traits = [type(recipe).__name__]
+    if isinstance(recipe, c.DelayedScaling):
+        traits += [recipe.format, f"history {recipe.history}", recipe.algorithm]
+        traits += [f"margin {recipe.margin}"] * bool(recipe.margin)
+    elif isinstance(recipe, c.CurrentScaling):
+        traits.append(recipe.format)
+    listed = ", ".join(traits)
+    return (
+        f" ({listed})" if isinstance(case.graph, c.Autocast) and case.graph.enabled else f", recipe {listed}"
+    )
+
+
+def _schedule(case: c.Case) -> str:
+    forwards = [step.magnitude for step in case.schedule if isinstance(step, c.Forward)]
+    backwards = [step.magnitude for step in case.schedule if isinstance(step, c.Backward)]
+    optimizer_steps = sum(isinstance(step, c.OptimizerStep) for step in case.schedule)
+    parts = [_count(len(forwards), "iteration")]
+    if any(size != 1 for size in forwards):
+        parts.append(f"inputs of size {_numbers(forwards)}")
+    if any(size != 1 for size in backwards):
+        parts.append(f"gradients of size {_numbers(backwards)}")
+    evaluations = Counter(step.mode for step in case.schedule if isinstance(step, c.Evaluate))
+    parts += [f"{_count(count, 'evaluation')} under {mode}" for mode, count in evaluations.items()]
+    if optimizer_steps:
+        parts.append(_count(optimizer_steps, "optimizer step"))
+    return ", ".join([*parts, *_switches(case)])
+
+
+def _switches(case: c.Case) -> list[str]:
+    """Say when the mode of which module is set; where that happens often, only how often."""
+    several = sum(isinstance(step, c.Forward) for step in case.schedule) > 1
+    said, number, pending, amid = [], 0, False, 0
+    for step in case.schedule:
+        if isinstance(step, c.Forward | c.Backward):
+            pending = isinstance(step, c.Forward)
+            number += pending
+        elif isinstance(step, c.SetMode):
+            amid += pending
+            when = "between forward and backward" if pending else "before the forward"
+            which = f" of iteration {number if pending else number + 1}" if several else ""
+            mode = "train" if step.training else "eval"
+            said.append(f"mode of module {step.module} switched to {mode} {when}{which}")
+    if len(said) > _MOST_SWITCHES:
+        return [f"{len(said)} modes switched, {amid} of them between forward and backward"]
+    return said
+
+
+def _settings(case: c.Case) -> list[str]:
+    named = {
+        case.dtype: case.dtype != _DEFAULT.dtype,
+        "torch autocast": case.torch_autocast,
+        "quantized parameters": case.quantized_parameters,
+        "an input that needs no gradient": not case.input_requires_grad,
+        f"{case.rows} rows": case.rows != _DEFAULT.rows,
+        f"width {case.width}": case.width != _DEFAULT.width,
+    }
+    return [name for name, holds in named.items() if holds]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _numbers(sizes: list[float]) -> str:
+    return _list([f"{size:g}" for size in sizes])
+
+
+def _list(parts: list[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

@@ -1,0 +1,112 @@
+"""Domains: which cases a campaign draws, and what is promised of them.
+
+The contract, rule by rule. Each rule stands next to the code that builds it:
+
+a. every region entered with gradients on receives a tensor that needs one (``graphs``);
+b. what cuts gradients stands directly inside a residual (``grad_modes``);
+c. gradients switched on again around a region are recomputed, inside it they are not (``regions``);
+d. ``context_fn`` gives contexts that leave the recompute its gradients (``grad_modes``, ``regions``);
+e. every region's body has an anchor that saves tensors, outside every cut (``modules``, ``graphs``);
+f. regions without TE modules go to PyTorch's checkpoint, ``te.ops`` stays outside (``modules``, ``regions``);
+g. an autocast opened inside a region is for non-reentrant ones, or nested (``regions``, ``graphs``);
+h. modules whose output depends on their mode keep it between forward and backward (``schedules``);
+i. regions are not nested and no module is used twice (``graphs``);
+j. magnitudes may be zero (``schedules``);
+k. regions may run without any autocast (``regions``);
+l. an evaluation meets no region with gradients on (``grad_modes``);
+m. the first forward of all is not in inference mode (``schedules``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+from hypothesis import strategies as st
+
+from harness import case as c
+from harness.validity import MAX_SEED, ROWS_OF_TWO_GROUPS, dropout_of
+from strategies.grad_modes import evaluations_of
+from strategies.graphs import graphs
+from strategies.recipes import recipes
+from strategies.schedules import schedules
+from strategies.weights import rarely, weighted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass(frozen=True)
+class Domain:
+    """A named set of cases, what it stands for, and how its cases are drawn."""
+
+    name: str
+    description: str
+    strategy: Callable[[], st.SearchStrategy[c.Case]]
+
+
+_GRAPHS: Final = graphs()
+_RECIPES: Final = recipes()
+_DTYPES: Final[st.SearchStrategy[c.Dtype]] = weighted((6, "float32"), (1, "bfloat16"))
+_TORCH_AUTOCAST: Final = weighted((12, False), (1, True))
+_QUANTIZED_PARAMETERS: Final = weighted((12, False), (1, True))
+_ROWS: Final[st.SearchStrategy[Literal[16, 32]]] = weighted((5, 16), (1, 32))
+_WIDTHS: Final[st.SearchStrategy[Literal[32, 64]]] = weighted((8, 32), (1, 64))
+_SEEDS: Final = rarely(90, st.integers(0, MAX_SEED), otherwise=0)
+
+
+@st.composite
+def _contract(draw: st.DrawFn) -> c.Case:
+    graph, input_requires_grad = draw(_GRAPHS)
+    recipe = draw(_RECIPES)
+    # Drawn whether it is used or not: a draw that only plain cases need would make them the larger ones, and
+    # cases shrink towards fewer draws.
+    rows = draw(_ROWS)
+    leaves = [node for node in c.walk(graph) if isinstance(node, c.Module)]
+    return c.Case(
+        graph=graph,
+        schedule=draw(
+            schedules(
+                [leaf.training for leaf in leaves],
+                mode_sensitive=[number for number, leaf in enumerate(leaves) if dropout_of(leaf) > 0],
+                evaluations=evaluations_of(graph),
+            )
+        ),
+        recipe=recipe,
+        dtype=draw(_DTYPES),
+        torch_autocast=draw(_TORCH_AUTOCAST),
+        quantized_parameters=draw(_QUANTIZED_PARAMETERS) and not isinstance(recipe, c.HighPrecision),
+        input_requires_grad=input_requires_grad,
+        rows=ROWS_OF_TWO_GROUPS if _has_groups(leaves) else rows,
+        width=draw(_WIDTHS),
+        seed=draw(_SEEDS),
+    )
+
+
+def _has_groups(leaves: list[c.Leaf]) -> bool:
+    """Tell whether a module splits the rows into groups, and so needs more of them."""
+    return any(isinstance(leaf, c.GroupedLinear) and leaf.groups > 1 for leaf in leaves)
+
+
+_CONTRACT: Final = _contract()
+
+
+def contract() -> st.SearchStrategy[c.Case]:
+    """Draw a case for which the corrected checkpoint promises equality with the direct run.
+
+    Shrinks towards one ``Linear`` in train mode in a plain reentrant region, under one autocast with the
+    default ``DelayedScaling`` recipe, run for one iteration in float32.
+    """
+    return _CONTRACT
+
+
+DOMAINS: Final[dict[str, Domain]] = {
+    domain.name: domain
+    for domain in [
+        Domain(
+            "contract",
+            "cases for which the corrected checkpoint promises equality with the direct run",
+            contract,
+        )
+    ]
+}

@@ -1,0 +1,272 @@
+"""Every rule of the contract, checked by an abstract run that knows nothing of how a case was made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from hypothesis import given, settings
+
+from harness import case as c
+from harness import validity
+from strategies.domains import contract
+
+draws = settings(database=None, deadline=None, derandomize=True, max_examples=150)
+
+TE_KINDS: Final = (
+    c.Linear, c.LayerNormLinear, c.LayerNormMLP, c.GroupedLinear, c.LayerNorm, c.RMSNorm,
+    c.MultiheadAttention, c.TransformerLayer,
+)  # fmt: skip
+WITHOUT_PARAMETERS: Final = (c.TorchGELU, c.TorchDropout)
+ENABLING: Final = ("enable_grad", "set_grad_enabled_true")
+
+
+class State(NamedTuple):
+    """What holds where a node is entered."""
+
+    gradients: bool
+    inference: bool = False
+    fp8: bool = False
+
+    def under(self, mode: str) -> State:
+        if mode == "null":
+            return self
+        return self._replace(gradients=mode in ENABLING, inference=self.inference or mode == "inference_mode")
+
+
+@dataclass(frozen=True)
+class Visit:
+    """A node as the abstract run met it."""
+
+    node: c.Node
+    above: tuple[c.Node, ...]
+    state: State
+    given: bool
+    result: bool
+
+    @property
+    def region(self) -> c.Region | None:
+        return next((node for node in self.above if isinstance(node, c.Region)), None)
+
+
+def run(case: c.Case, state: State | None = None) -> list[Visit]:
+    """Walk a graph as a forward would; note who is given, and who returns, a tensor that needs a gradient."""
+    visits: list[Visit] = []
+
+    def enter(node: c.Node, state: State, given: bool, above: tuple[c.Node, ...]) -> bool:
+        inner, below = state, (*above, node)
+        if isinstance(node, c.GradMode):
+            inner = state.under(node.mode)
+        elif isinstance(node, c.Autocast):
+            inner = state._replace(fp8=node.enabled)
+        elif isinstance(node, c.Region) and not state.gradients and node.contexts is not None:
+            inner = state.under(node.contexts.forward)
+        if isinstance(node, c.Module):
+            own = not node.frozen and not isinstance(node, WITHOUT_PARAMETERS)
+            result = state.gradients and not state.inference and (given or own)
+        elif isinstance(node, c.Chain):
+            result = given
+            for child in node.nodes:
+                result = enter(child, inner, result, below)
+        else:
+            results = [enter(child, inner, given, below) for child in c.children(node)]
+            result = any(results)
+        if isinstance(node, c.Region) and node.gain is not None:
+            result = result and inner.gradients
+        if isinstance(node, c.Residual):
+            result = state.gradients and (result or given)
+        visits.append(Visit(node, above, state, given, result and not inner.inference))
+        return visits[-1].result
+
+    enter(case.graph, state or State(gradients=True), case.input_requires_grad, ())
+    return visits
+
+
+def recognised(region: c.Region) -> bool:
+    return region.function != "module" or any(isinstance(node, TE_KINDS) for node in c.walk(region))
+
+
+def anchors(node: c.Node) -> bool:
+    """Tell whether something here saves tensors for a backward, outside everything that cuts gradients."""
+    if isinstance(node, c.GradMode) and node.mode not in ENABLING:
+        return False
+    if isinstance(node, c.Module):
+        return not isinstance(node, c.TorchDropout)
+    return any(anchors(child) for child in c.children(node))
+
+
+@draws
+@given(contract())
+def test_every_draw_is_a_valid_case_and_survives_json(case: c.Case) -> None:
+    validity.check(case)
+    assert validity.decode(c.encode(case)) == case
+
+
+@draws
+@given(contract())
+def test_a_region_entered_with_gradients_on_receives_a_tensor_that_needs_one(case: c.Case) -> None:
+    for visit in run(case):
+        if isinstance(visit.node, c.Region) and visit.state.gradients:
+            assert visit.given
+
+
+@draws
+@given(contract())
+def test_the_output_of_the_graph_needs_a_gradient(case: c.Case) -> None:
+    assert run(case)[-1].result
+
+
+@draws
+@given(contract())
+def test_b_what_cuts_gradients_stands_in_a_residual(case: c.Case) -> None:
+    for visit in run(case):
+        if isinstance(visit.node, c.GradMode) and visit.state.gradients and not visit.result:
+            assert isinstance(visit.above[-1], c.Residual)
+
+
+@draws
+@given(contract())
+def test_c_gradients_made_without_recomputation_are_made_by_transformer_engine(case: c.Case) -> None:
+    for visit in run(case):
+        if isinstance(visit.node, c.Region) and not visit.state.gradients and visit.result:
+            assert recognised(visit.node)
+
+
+@draws
+@given(contract())
+def test_c_nothing_enables_gradients_under_inference_mode(case: c.Case) -> None:
+    modes = {step.mode for step in case.schedule if isinstance(step, c.Evaluate)}
+    states = [
+        State(gradients=True),
+        *(State(gradients=False, inference=m == "inference_mode") for m in modes),
+    ]
+    for visit in (visit for state in states for visit in run(case, state)):
+        assert not (visit.state.inference and visit.state.gradients)
+
+
+@draws
+@given(contract())
+def test_d_contexts_stand_only_where_transformer_engine_keeps_the_region(case: c.Case) -> None:
+    for region in c.regions(case):
+        assert region.contexts is None or recognised(region)
+
+
+@draws
+@given(contract())
+def test_d_contexts_leave_the_recompute_its_gradients(case: c.Case) -> None:
+    for visit in run(case):
+        region = visit.node
+        if isinstance(region, c.Region) and region.contexts is not None and visit.state.gradients:
+            assert region.contexts.recompute != "no_grad"
+            assert region.use_reentrant or region.contexts.forward != "no_grad"
+
+
+@draws
+@given(contract())
+def test_e_every_region_saves_a_tensor(case: c.Case) -> None:
+    for region in c.regions(case):
+        assert anchors(region.body)
+
+
+@draws
+@given(contract())
+def test_e_a_cut_inside_a_region_stands_in_a_chain_with_an_anchor(case: c.Case) -> None:
+    for visit in run(case):
+        is_cut = isinstance(visit.node, c.GradMode) and visit.node.mode not in ENABLING
+        if is_cut and visit.region is not None:
+            chain, residual = visit.above[-2:]
+            assert isinstance(residual, c.Residual)
+            assert isinstance(chain, c.Chain)
+            assert any(anchors(node) for node in chain.nodes if node is not residual)
+
+
+@draws
+@given(contract())
+def test_f_operations_stay_outside_regions(case: c.Case) -> None:
+    for region in c.regions(case):
+        assert not any(isinstance(node, c.OpsLinear) for node in c.walk(region))
+
+
+@draws
+@given(contract())
+def test_f_pytorch_is_given_no_keyword_arguments_for_a_reentrant_region(case: c.Case) -> None:
+    for region in c.regions(case):
+        if region.gain is not None and region.gain.by_keyword and region.use_reentrant:
+            assert recognised(region)
+
+
+@draws
+@given(contract())
+def test_g_an_autocast_opened_inside_a_region_is_nested_or_the_region_is_non_reentrant(case: c.Case) -> None:
+    for visit in run(case):
+        if isinstance(visit.node, c.Autocast) and visit.region is not None:
+            enclosed = any(isinstance(node, c.Autocast) and node.enabled for node in visit.above)
+            assert enclosed or not visit.region.use_reentrant
+
+
+@draws
+@given(contract())
+def test_g_fp8_is_switched_off_only_where_it_was_on(case: c.Case) -> None:
+    for visit in run(case):
+        if isinstance(visit.node, c.Autocast) and not visit.node.enabled:
+            assert visit.state.fp8
+
+
+@draws
+@given(contract())
+def test_h_modules_with_dropout_keep_their_mode_between_forward_and_backward(case: c.Case) -> None:
+    pending = False
+    for step in case.schedule:
+        if isinstance(step, c.Forward | c.Backward):
+            pending = isinstance(step, c.Forward)
+        elif isinstance(step, c.SetMode) and pending:
+            assert validity.dropout_of(c.modules(case)[step.module]) == 0
+
+
+@draws
+@given(contract())
+def test_i_regions_are_not_nested_and_the_graph_is_small(case: c.Case) -> None:
+    for region in c.regions(case):
+        assert not any(isinstance(node, c.Region) for node in c.walk(region.body))
+    assert 1 <= len(c.regions(case)) <= 3
+    assert 1 <= sum(not isinstance(leaf, c.TorchDropout) for leaf in c.modules(case)) <= 5
+
+
+def test_j_k_zero_magnitudes_and_graphs_without_fp8_are_inside_the_contract() -> None:
+    met: set[bool | str] = set()
+
+    @draws
+    @given(contract())
+    def meet(case: c.Case) -> None:
+        met.update(step.magnitude == 0 for step in case.schedule if isinstance(step, c.Forward | c.Backward))
+        if not any(isinstance(node, c.Autocast) for node in c.walk(case.graph)):
+            met.add("FP8 off")
+
+    meet()
+    assert met == {True, False, "FP8 off"}
+
+
+@draws
+@given(contract())
+def test_l_an_evaluation_meets_no_region_with_gradients_on(case: c.Case) -> None:
+    for step in case.schedule:
+        if isinstance(step, c.Evaluate):
+            visits = run(case, State(gradients=False, inference=step.mode == "inference_mode"))
+            assert not any(v.state.gradients for v in visits if isinstance(v.node, c.Region))
+
+
+@draws
+@given(contract())
+def test_m_the_first_forward_is_not_in_inference_mode(case: c.Case) -> None:
+    forwards = [step for step in case.schedule if isinstance(step, c.Forward | c.Evaluate)]
+    assert forwards[0] != c.Evaluate(forwards[0].magnitude, "inference_mode")
+
+
+@draws
+@given(contract())
+def test_every_switch_of_a_mode_is_a_real_one(case: c.Case) -> None:
+    training = [leaf.training for leaf in c.modules(case)]
+    for step in case.schedule:
+        if isinstance(step, c.SetMode):
+            assert training[step.module] != step.training
+            training[step.module] = step.training
