@@ -8,7 +8,7 @@ c. gradients switched on again around a region are recomputed, inside it they ar
 d. ``context_fn`` gives contexts that leave the recompute its gradients (``grad_modes``, ``regions``);
 e. every region's body has an anchor that saves tensors, outside every cut (``modules``, ``graphs``);
 f. regions without TE modules go to PyTorch's checkpoint, ``te.ops`` stays outside (``modules``, ``regions``);
-g. an autocast opened inside a region is for non-reentrant ones, or nested (``regions``, ``graphs``);
+g. an autocast inside a region is nested, or the region non-reentrant with gradients on (``regions``);
 h. modules whose output depends on their mode keep it between forward and backward (``schedules``);
 i. regions are not nested and no module is used twice (``graphs``);
 j. magnitudes may be zero (``schedules``);

@@ -118,11 +118,16 @@ def regions(draw: st.DrawFn, body: c.Node, layout: Layout) -> c.Node:
     elif exotic and is_recognised(body, function) and draw(_WITH_CONTEXTS):
         # Rule d: PyTorch's reentrant checkpoint refuses a context_fn, so regions left to it have none.
         contexts = draw(_contexts(surrounding, use_reentrant=use_reentrant))
-    if layout == "inside" and not use_reentrant:
+    opened_inside = layout == "inside" and not use_reentrant and surrounding.name != "cut"
+    if opened_inside:
         body = c.Autocast(body)
     if surrounding.name == "re-enabled inside":
         body = c.GradMode(body, surrounding.inner)
-    return _enclose(_surround(c.Region(body, use_reentrant, function, gain, contexts), surrounding), layout)
+    piece = _surround(c.Region(body, use_reentrant, function, gain, contexts), surrounding)
+    # Rule g: opened only inside a reentrant region, an autocast never updates the forward scales, and one
+    # that closes with gradients off leaves its amaxes to the next update, which a recompute brings forward.
+    # Such a region gets its autocast from outside, beyond every grad mode.
+    return c.Autocast(piece) if layout in ("each", "inside") and not opened_inside else piece
 
 
 def _takes(
@@ -156,16 +161,3 @@ def _surround(region: c.Region, surrounding: Surrounding) -> c.Node:
         "FP8 off": c.Autocast(region, enabled=False),
     }
     return around[surrounding.name]
-
-
-def _enclose(piece: c.Node, layout: Layout) -> c.Node:
-    """Put a piece with a region under an autocast of its own where the layout asks for one.
-
-    Rule g: opened only inside a reentrant region, an autocast never updates the forward scales, so such a
-    region gets its autocast from outside. The autocast stands outside every grad mode: it updates the
-    scales at its exit only while gradients are on, and a recompute would make up for that.
-    """
-    opened_inside = any(isinstance(node, c.Region) and not node.use_reentrant for node in c.walk(piece))
-    if layout == "each" or (layout == "inside" and not opened_inside):
-        return c.Autocast(piece)
-    return piece

@@ -197,6 +197,14 @@ def test_f_pytorch_is_given_no_keyword_arguments_for_a_reentrant_region(case: c.
 
 @draws
 @given(contract())
+def test_g_no_autocast_but_a_nested_one_closes_with_gradients_off(case: c.Case) -> None:
+    for visit in run(case):
+        if isinstance(visit.node, c.Autocast) and not any(isinstance(n, c.Autocast) for n in visit.above):
+            assert visit.state.gradients
+
+
+@draws
+@given(contract())
 def test_g_an_autocast_opened_inside_a_region_is_nested_or_the_region_is_non_reentrant(case: c.Case) -> None:
     for visit in run(case):
         if isinstance(visit.node, c.Autocast) and visit.region is not None:
