@@ -22,10 +22,13 @@ from harness.features import features
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
-    from harness.session import Verdict
+    from harness.verdict import Verdict
 
 CHUNK = 250
 """Cases per Hypothesis run: many, since every run starts over with the simplest cases."""
+
+_MOST_CHUNKS = 1_000_000
+"""How far apart the chunks of neighbouring seeds are, so that they share none."""
 
 _DRAWS_PER_CASE = 5
 """Hypothesis's mutations repeat about four cases in ten, which are not judged again; this leaves room."""
@@ -73,6 +76,8 @@ class Tally(msgspec.Struct):
     features: Counter[str] = msgspec.field(default_factory=Counter)
     oracles: Counter[str] = msgspec.field(default_factory=Counter)
     violations: Counter[str] = msgspec.field(default_factory=Counter)
+    direct_errors: int = 0
+    """Cases whose direct run raised: none in a domain that is valid by construction."""
 
     def count(self, case: c.Case, verdict: Verdict) -> None:
         """Add one judged case."""
@@ -80,6 +85,15 @@ class Tally(msgspec.Struct):
         self.features.update(features(case))
         self.oracles.update(verdict.evaluated)
         self.violations.update({violation.oracle for violation in verdict.violations})
+        self.direct_errors += verdict.direct_error is not None
+
+    def add(self, more: Tally) -> None:
+        """Add the counts of another tally; the time is the campaign's, and stays."""
+        self.cases += more.cases
+        self.features.update(more.features)
+        self.oracles.update(more.oracles)
+        self.violations.update(more.violations)
+        self.direct_errors += more.direct_errors
 
 
 def kind_of(verdict: Verdict) -> str | None:
@@ -93,7 +107,7 @@ def kind_of(verdict: Verdict) -> str | None:
 def chunks(cases: int, seed: int) -> Iterator[tuple[int, int]]:
     """Yield (seed, number of cases) of each chunk of a campaign."""
     for number, start in enumerate(range(0, cases, CHUNK)):
-        yield seed + number, min(CHUNK, cases - start)
+        yield seed * _MOST_CHUNKS + number, min(CHUNK, cases - start)
 
 
 def run_chunk(
@@ -157,7 +171,7 @@ def _shrink(
         verdict = judge(case)
         known[fingerprint] = kind_of(verdict)
         if known[fingerprint] == failure.kind:
-            smallest = min(smallest, Failure(failure.kind, case, verdict), key=_size)
+            smallest = min(smallest, Failure(failure.kind, case, verdict), key=lambda f: size_of(f.case))
             raise Violated(failure.kind)
 
     _run(fail, strategy, seed, cases)
@@ -200,6 +214,7 @@ def _settings(cases: int) -> hypothesis.settings:
     )
 
 
-def _size(failure: Failure) -> tuple[int, bytes]:
-    encoded = c.encode(failure.case)
+def size_of(case: c.Case) -> tuple[int, bytes]:
+    """Return what orders cases from small to large: their JSON, by length first."""
+    encoded = c.encode(case)
     return len(encoded), encoded

@@ -144,7 +144,7 @@ class Run:
             raise
         except torch.OutOfMemoryError as error:
             raise HarnessFault(f"out of memory in step {number}: run fewer workers") from error
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             message = str(error).split("\n", 1)[0]
             where = number, type(step).__name__, self._recorder.iteration
             self.trace.error = RunError(*where, type(error).__name__, message)

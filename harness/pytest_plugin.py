@@ -17,12 +17,14 @@ import pytest
 from hypothesis import HealthCheck
 
 from harness import backends
-from harness.errors import CannotRunHere, HarnessError
+from harness.errors import CannotRunHere, HarnessError, HarnessFault
 from harness.target import Target
 
 if TYPE_CHECKING:
     from harness.campaign import Failure
+    from harness.case import Case
     from harness.session import Session, TeMode
+    from harness.verdict import Verdict
     from strategies.domains import Domain
 
 SHARDS = 32
@@ -131,9 +133,7 @@ def te_session(pytestconfig: pytest.Config) -> Session:
 
 
 @pytest.fixture
-def check_property(
-    te_session: Session, pytestconfig: pytest.Config
-) -> Callable[[Domain, int], None]:
+def check_property(te_session: Session, pytestconfig: pytest.Config) -> Callable[[Domain, int], None]:
     """Return a function that judges one shard's share of a domain, and fails with every shrunk failure."""
     from harness import corpus
     from harness.campaign import JudgingFault, run_chunk
@@ -150,13 +150,17 @@ def check_property(
         path = corpus.save_failure(options.corpus, failure, where, found)
         return failure_text(failure, path, options.target.replay_command(path))
 
+    def legal(_case: Case, verdict: Verdict) -> None:
+        if verdict.direct_error is not None:
+            raise HarnessFault(f"the direct run raised {verdict.direct_error.type}: not a case of its domain")
+
     def check(domain: Domain, shard: int) -> None:
         share = cases // SHARDS + (shard < cases % SHARDS)
         seed = first_seed + shard
         if not share:
             return
         try:
-            failures = run_chunk(te_session.judge, domain.strategy(), seed, share, lambda *_: None)
+            failures = run_chunk(te_session.judge, domain.strategy(), seed, share, legal)
         except JudgingFault as fault:
             saved = corpus.SavedCase(case=fault.case, why=f"the harness failed: {fault}", where=where)
             path = corpus.save(options.corpus / "faults", saved)

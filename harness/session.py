@@ -13,37 +13,14 @@ from harness.case import Case
 from harness.correction import Correction, missing_parts
 from harness.errors import InvalidInput
 from harness.execute import Checkpointer, Inputs, run_checkpointed, run_direct
-from harness.trace import Event, RunError, Trace
-from harness.violations import OracleName, Violation
+from harness.trace import Trace
+from harness.verdict import Verdict
+from harness.violations import Violation
 
 if TYPE_CHECKING:
     from harness.backends import Backend
 
 TeMode: TypeAlias = Literal["corrected", "installed"]
-
-
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a case: violations (none: it held) and what the checkpointed run showed."""
-
-    fingerprint: str
-    violations: tuple[Violation, ...]
-    evaluated: tuple[OracleName, ...] = ()
-    direct_error: RunError | None = None
-    checkpointed_error: RunError | None = None
-    queues: tuple[dict[str, int], ...] = ()
-    """Queue lengths of the checkpointed run at each standstill, empty queues left out."""
-    events: tuple[Event, ...] = ()
-    """Pushes, pops and runs of callables in the checkpointed run, in order."""
-
-    @property
-    def held(self) -> bool:
-        """Whether no oracle objected."""
-        return not self.violations
-
-    @property
-    def signature(self) -> tuple[str, ...]:
-        """Equal for verdicts of one kind: which oracles objected and with which errors."""
-        return tuple(sorted({violation.signature for violation in self.violations}))
 
 
 class Session:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from hypothesis import strategies as st
 
 from harness import case as c
-from harness.validity import MAX_SEED, ROWS_OF_TWO_GROUPS, dropout_of
+from harness.validity import ROWS_OF_TWO_GROUPS, dropout_of
 from strategies.grad_modes import evaluations_of
 from strategies.graphs import graphs
 from strategies.recipes import recipes
@@ -52,7 +52,9 @@ _TORCH_AUTOCAST: Final = weighted((12, False), (1, True))
 _QUANTIZED_PARAMETERS: Final = weighted((12, False), (1, True))
 _ROWS: Final[st.SearchStrategy[Literal[16, 32]]] = weighted((5, 16), (1, 32))
 _WIDTHS: Final[st.SearchStrategy[Literal[32, 64]]] = weighted((8, 32), (1, 64))
-_SEEDS: Final = rarely(90, st.integers(0, MAX_SEED), otherwise=0)
+# Hypothesis mixes constants above 100 that it finds in loaded modules into what it draws: with a larger
+# bound, the cases of a campaign would follow from its seed and from what else is imported.
+_SEEDS: Final = rarely(90, st.integers(0, 99), otherwise=0)
 
 
 @st.composite

@@ -107,7 +107,8 @@ def regions(draw: st.DrawFn, body: c.Node, layout: Layout) -> c.Node:
     exotic = draw(_EXOTIC)
     if exotic:
         function, gain = draw(_FUNCTIONS), draw(_GAINS)
-    if surrounding.name.startswith("re-enabled") and not is_recognised(body, function):
+    switched_on = surrounding.name.startswith("re-enabled") or (surrounding.name == "cut" and enabling)
+    if switched_on and not is_recognised(body, function):
         # Rule f: PyTorch's checkpoint, entered with gradients off, returns a result without one whatever
         # happens inside. A callable keeps the region with Transformer Engine.
         function = "callable"

@@ -9,7 +9,8 @@ import pytest
 from harness import case as c
 
 if TYPE_CHECKING:
-    from harness.session import Session, Verdict
+    from harness.session import Session
+    from harness.verdict import Verdict
 
 ITERATIONS = 3
 ONCE = (c.Forward(), c.Backward(), c.OptimizerStep())

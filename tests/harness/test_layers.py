@@ -15,11 +15,11 @@ LAYERS = [
     {"errors", "case", "violations"},
     {"validity", "features", "sentence", "strategies"},
     {"backends"},
-    {"trace", "probe", "leaves", "build", "correction"},
+    {"trace", "verdict", "probe", "leaves", "build", "correction"},
     {"comparison", "recorder", "execute", "oracles"},
     {"session"},
-    {"files", "campaign", "corpus", "record", "target", "workers"},
-    {"doctor", "report"},
+    {"files", "campaign", "corpus", "messages", "record", "target", "workers"},
+    {"doctor", "report", "options"},
     {"cli", "pytest_plugin", "__main__"},
 ]
 """Lowest first. A module imports from its own layer and from those below."""

@@ -126,6 +126,15 @@ def test_b_what_cuts_gradients_stands_in_a_residual(case: c.Case) -> None:
 
 @draws
 @given(contract())
+def test_f_pytorch_is_not_asked_for_gradients_that_come_on_inside(case: c.Case) -> None:
+    for visit in run(case):
+        if isinstance(visit.node, c.Region) and not visit.state.gradients and not recognised(visit.node):
+            inside = [n for n in c.walk(visit.node) if isinstance(n, c.GradMode)]
+            assert not any(node.mode in ENABLING for node in inside)
+
+
+@draws
+@given(contract())
 def test_c_gradients_made_without_recomputation_are_made_by_transformer_engine(case: c.Case) -> None:
     for visit in run(case):
         if isinstance(visit.node, c.Region) and not visit.state.gradients and visit.result:

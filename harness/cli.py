@@ -1,0 +1,315 @@
+"""The command ``te-harness``: fuzz, replay, doctor, record, compare.
+
+torch and Transformer Engine take seconds to import, so each command imports what it needs when it runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import sys
+import traceback
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from harness.errors import CannotRunHere, HarnessError, InvalidInput
+from harness.options import PATH, SEED, backend_option, domain_option, finite, number_or_auto, target_options
+from harness.target import Target
+
+if TYPE_CHECKING:
+    from harness.corpus import SavedCase
+    from harness.workers import Outcome, Plan
+    from strategies.domains import Domain
+
+HELD, VIOLATED, USAGE, FAULT, INTERRUPTED = 0, 1, 2, 3, 130
+
+DEFAULT_CASES = 2000
+_UNLIMITED = 10**9
+
+
+class _Group(click.Group):
+    """Ends every command with the exit code that fits, and every error but a crash in one line."""
+
+    def main(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Run a command and end the process."""
+        kwargs["standalone_mode"] = False
+        try:
+            code = super().main(*args, **kwargs)
+        except HarnessError as error:
+            code = _complain(str(error), error.exit_code)
+        except click.ClickException as error:
+            context = getattr(error, "ctx", None)
+            hint = f" (see {context.command_path} --help)" if context else ""
+            code = _complain(f"{error.format_message()}{hint}", USAGE)
+        except (click.Abort, KeyboardInterrupt):
+            code = _complain("interrupted", INTERRUPTED)
+        except Exception:  # whatever else goes wrong is a fault of the harness, and is to be seen whole
+            traceback.print_exc()
+            code = FAULT
+        sys.exit(code or HELD)
+
+
+def _complain(message: str, code: int) -> int:
+    from harness.files import printable
+
+    click.echo(f"te-harness: {printable(message)}", err=True)
+    return code
+
+
+@click.group("te-harness", cls=_Group, no_args_is_help=False, context_settings={"show_default": True})
+def main() -> None:
+    """Compare te.checkpoint with direct execution under FP8, on generated cases.
+
+    Exit codes: 0 all held, 1 violations, 2 bad input or usage, 3 a fault of the harness itself,
+    125 cannot run here, 130 interrupted.
+    """
+    # Hypothesis keeps a cache in the current folder unless told otherwise; the user asked for none there.
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "te-harness"
+    os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(cache / "hypothesis"))
+
+
+# --- fuzz --------------------------------------------------------------------------------------------
+
+
+@main.command()
+@domain_option
+@click.option(
+    "--cases", type=click.IntRange(min=1), help=f"{DEFAULT_CASES}, or as many as fit into --seconds."
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    callback=finite,
+    help="Draw no further case after this time; what failed is still shrunk.",
+)
+@click.option("--workers", callback=number_or_auto, default="auto", help="Processes, or auto: one per core.")
+@click.option("--seed", type=SEED, help="Random if not given, and always printed.")
+@target_options
+@click.option("--corpus", type=PATH, default=Path("corpus"), help="Where failing cases are saved.")
+@click.option("--json", "json_file", type=PATH, help="A new file for the whole report.")
+def fuzz(
+    domain: str,
+    cases: int | None,
+    seconds: float | None,
+    workers: int | None,
+    seed: int | None,
+    corpus: Path,
+    json_file: Path | None,
+    **target: Any,
+) -> int:
+    """Draw cases, judge each, and shrink, save and report what fails."""
+    _domain(domain)
+    if json_file is not None:
+        from harness import files
+
+        files.check_free(json_file)
+    plan = _plan(Target(**target), domain, cases, seconds, workers, seed, corpus)
+    from harness import workers as processes
+    from harness.report import Progress
+
+    click.echo(f"te-harness: seed {plan.seed}", err=True)
+    with Progress(None if plan.cases == _UNLIMITED else plan.cases) as progress:
+        outcome = processes.run(plan, progress)
+    return _conclude(plan, outcome, corpus, json_file)
+
+
+def _plan(
+    target: Target,
+    domain: str,
+    cases: int | None,
+    seconds: float | None,
+    workers: int | None,
+    seed: int | None,
+    corpus: Path,
+) -> Plan:
+    from harness import files
+    from harness import workers as processes
+
+    files.check_folder(corpus)
+    backend = target.check()
+    cases = cases or (DEFAULT_CASES if seconds is None else _UNLIMITED)
+    return processes.Plan(
+        target=target,
+        domain=domain,
+        seed=secrets.randbits(32) if seed is None else seed,
+        cases=cases,
+        seconds=seconds,
+        workers=processes.useful_workers(workers or processes.default_workers(backend), cases),
+    )
+
+
+def _conclude(plan: Plan, outcome: Outcome, corpus: Path, json_file: Path | None) -> int:
+    """Save and show what came of a campaign, and return the exit code."""
+    from harness import files, report
+
+    saved = {kind: _save(corpus, found) for kind, found in sorted(outcome.found.items())}
+    if outcome.tally.cases:
+        report.summary(plan, outcome)
+    for kind, path in saved.items():
+        command = plan.target.replay_command(path) if path else None
+        click.echo(f"\n{kind}\n{report.failure_text(outcome.found[kind], path, command)}")
+    if json_file is not None:
+        files.write_new(json_file, report.campaign_json(plan, outcome, saved))
+    if outcome.fault is not None:
+        _keep_faulty_case(plan, outcome, corpus)
+        raise outcome.fault
+    if outcome.tally.violations:
+        return VIOLATED
+    if outcome.interrupted:
+        return INTERRUPTED
+    if not outcome.tally.cases:
+        raise InvalidInput(f"no case was judged in {plan.seconds} seconds; give it more --seconds.")
+    return HELD
+
+
+def _save(folder: Path, saved: SavedCase) -> Path | None:
+    """Save a case; where that fails, say so and go on, since what was found must still be shown."""
+    from harness import corpus
+
+    try:
+        return corpus.save(folder, saved)
+    except HarnessError as error:
+        _complain(str(error), error.exit_code)
+        return None
+
+
+def _keep_faulty_case(plan: Plan, outcome: Outcome, folder: Path) -> None:
+    from harness import corpus
+
+    if outcome.faulty_case is None:
+        return
+    found = corpus.Found(seed=plan.seed, domain=plan.domain)
+    why = f"the harness failed: {outcome.fault}"
+    saved = corpus.SavedCase(case=outcome.faulty_case, why=why, where=outcome.where, found=found)
+    path = _save(folder / "faults", saved)
+    if path is not None:
+        click.echo(f"the case is saved; replay with: {plan.target.replay_command(path)}", err=True)
+
+
+# --- replay ------------------------------------------------------------------------------------------
+
+
+@main.command()
+@click.argument("paths", nargs=-1, required=True, type=PATH)
+@target_options
+def replay(paths: tuple[Path, ...], **target: Any) -> int:
+    """Judge saved cases again: files, or folders of them."""
+    wanted = Target(**target)
+    cases = [saved for path in paths for saved in _load(path)]
+    wanted.check()
+    from harness.report import replay_lines
+
+    violated = 0
+    with _quiet():
+        session = wanted.open()
+        for saved in cases:
+            verdict = session.judge(saved.case)
+            violated += not verdict.held
+            click.echo("\n".join(replay_lines(saved, verdict.violations)))
+    return VIOLATED if violated else HELD
+
+
+def _load(path: Path) -> list[SavedCase]:
+    from harness import corpus
+
+    if not path.is_dir():
+        return [corpus.load(path)]
+    found = [saved for _, saved in corpus.load_folder(path)]
+    if not found:
+        raise InvalidInput(f"{path}: there are no saved cases (*.json) in this folder.")
+    return found
+
+
+# --- doctor ------------------------------------------------------------------------------------------
+
+
+@main.command()
+@backend_option
+def doctor(backend: str) -> int:
+    """Say what is installed, which backend runs here and why, and what TE lacks of the fix."""
+    from harness.doctor import examine
+    from harness.report import table
+
+    with _quiet():
+        diagnosis = examine(backend)
+    table(diagnosis.rows)
+    click.echo(diagnosis.verdict)
+    return HELD if diagnosis.healthy else CannotRunHere.exit_code
+
+
+# --- record and compare ------------------------------------------------------------------------------
+
+
+@main.command()
+@click.argument("out", type=PATH)
+@click.option("--cases", type=click.IntRange(min=1), help="How many cases to draw.")
+@click.option("--seed", type=SEED, help="Random if not given, and always printed.")
+@click.option("--from", "source", type=PATH, help="A record whose cases to judge again.")
+@domain_option
+@target_options
+def record(
+    out: Path, cases: int | None, seed: int | None, source: Path | None, domain: str, **target: Any
+) -> int:
+    """Judge cases and write the verdicts to the new file OUT, to be compared with another record's."""
+    if (cases is None) == (source is None):
+        raise click.UsageError("give either --cases, for cases to draw, or --from a record.")
+    from harness import files, report
+    from harness import record as records
+
+    files.check_free(out)
+    wanted = Target(**target)
+    chosen = _domain(domain)
+    given = [] if source is None else [entry.case for entry in records.load(source).entries]
+    wanted.check()
+    with _quiet():
+        session = wanted.open()
+        if cases is not None:
+            seed = secrets.randbits(32) if seed is None else seed
+            click.echo(f"te-harness: seed {seed}", err=True)
+            given = records.draw(chosen.strategy(), cases, seed)
+        with report.Progress(len(given)) as progress:
+            judged = records.judge(session, given, wanted.where(session), progress)
+    records.save(out, judged)
+    violated = sum(not entry.held for entry in judged.entries)
+    click.echo(f"{out}: {len(judged.entries)} cases, {violated} of them violated")
+    return HELD
+
+
+@main.command()
+@click.argument("first", type=PATH)
+@click.argument("second", type=PATH)
+def compare(first: Path, second: Path) -> int:
+    """Compare two records of the same cases: verdicts, errors, FIFO lengths and order of events."""
+    from harness import record as records
+    from harness.report import disagreement_lines
+
+    mine, other = records.load(first), records.load(second)
+    found = records.compare(mine, other)
+    for disagreement in found:
+        click.echo("\n".join(disagreement_lines(disagreement)))
+    click.echo(f"{len(mine.entries) - len(found)} of {len(mine.entries)} cases agree")
+    return VIOLATED if found else HELD
+
+
+# --- Shared ------------------------------------------------------------------------------------------
+
+
+def _domain(name: str) -> Domain:
+    from strategies.domains import DOMAINS
+
+    if name not in DOMAINS:
+        raise InvalidInput(f"there is no domain {name!r}: choose one of {', '.join(sorted(DOMAINS))}.")
+    return DOMAINS[name]
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Let no warning through: odd cases make torch and TE utter many, and they would hide the report."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield

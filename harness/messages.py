@@ -1,0 +1,55 @@
+"""What a campaign's workers and the process that supervises them say to each other."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from harness import case as c
+from harness.campaign import Tally
+from harness.corpus import SavedCase
+
+
+class Chunk(msgspec.Struct, frozen=True):
+    """To a worker: draw so many cases with this seed, for no longer than so many seconds."""
+
+    seed: int
+    cases: int
+    seconds: float | None
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """The backend runs, here and for this reason; give me a chunk."""
+
+    where: dict[str, str]
+    reason: str
+
+
+class Counted(msgspec.Struct, frozen=True):
+    """What was judged since I said so last."""
+
+    tally: Tally
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """A case that fails; a smaller one of its kind may follow."""
+
+    kind: str
+    saved: SavedCase
+
+
+class Done(msgspec.Struct, frozen=True):
+    """The chunk is finished; give me another."""
+
+
+class Broken(msgspec.Struct, frozen=True):
+    """An error of the harness: its text and exit code, since exceptions do not travel well."""
+
+    message: str
+    exit_code: int
+    case: c.Case | None
+
+
+Message: TypeAlias = Ready | Counted | Failed | Done | Broken
+"""From a worker."""

@@ -1,0 +1,204 @@
+"""How campaigns, failures and diagnoses read. Formats only; decides nothing."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as RichProgress
+from rich.table import Table
+
+from harness import case as c
+from harness.corpus import SavedCase
+from harness.features import CATALOGUE
+from harness.files import printable
+from harness.sentence import describe
+from harness.violations import ORACLES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from harness.campaign import Failure, Tally
+    from harness.record import Disagreement
+    from harness.violations import Violation
+    from harness.workers import Outcome, Plan
+
+_SECONDS_BETWEEN_LINES = 10.0
+JSON_FORMAT = 1
+"""Version of the layout of ``fuzz --json``."""
+
+
+# --- Failures ----------------------------------------------------------------------------------------
+
+
+def failure_text(failure: Failure | SavedCase, path: Path | None, command: str | None = None) -> str:
+    """Return all that a person needs of a failure: sentence, case as data, violations, file, command."""
+    found = failure.seen.violations if isinstance(failure, SavedCase) else failure.verdict.violations
+    data = msgspec.json.format(c.encode(failure.case), indent=2).decode()
+    lines = [describe(failure.case), data, *violation_lines(found)]
+    lines.append("  not saved" if path is None else f"  saved as {path}")
+    if path is not None:
+        lines.append(f"  replay with: {command or f'te-harness replay {path}'}")
+    return "\n".join(lines)
+
+
+def violation_lines(violations: Iterable[Violation]) -> list[str]:
+    """Return a line for each violation."""
+    return [printable(f"  {violation}") for violation in violations]
+
+
+def replay_lines(saved: SavedCase, violations: Sequence[Violation]) -> list[str]:
+    """Return what a replayed case did, and if it failed, what is known of it."""
+    verdict = "violated" if violations else "held"
+    lines = [f"{verdict} {saved.case.fingerprint} {describe(saved.case)}", *violation_lines(violations)]
+    if violations and saved.where:
+        lines.append(printable(f"  first seen with {_pairs(saved.where)}"))
+    if violations and saved.why:
+        lines.append(printable(f"  kept because: {saved.why}"))
+    return lines
+
+
+def disagreement_lines(disagreement: Disagreement) -> list[str]:
+    """Return how two records differ in a case."""
+    head = f"differ {disagreement.case.fingerprint} {describe(disagreement.case)}"
+    return [head, *(printable(f"  {line}") for line in disagreement.differences)]
+
+
+# --- A campaign --------------------------------------------------------------------------------------
+
+
+class Progress:
+    """Shows on standard error how far a campaign is: a bar on a terminal, else a line now and then."""
+
+    def __init__(self, cases: int | None) -> None:
+        self._console = Console(stderr=True)
+        self._cases = cases
+        self._spoke = time.monotonic()
+        self._bar = RichProgress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[note]}"),
+            TimeElapsedColumn(),
+            console=self._console,
+            disable=not self._console.is_terminal,
+            transient=True,
+        )
+        self._task = self._bar.add_task("cases", total=cases, note="starting")
+
+    def __enter__(self) -> Progress:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self._bar.stop()
+
+    def __call__(self, tally: Tally) -> None:
+        """Show a tally."""
+        if not self._bar.disable:
+            self._bar.update(self._task, completed=tally.cases, note=_rate(tally))
+        elif time.monotonic() - self._spoke > _SECONDS_BETWEEN_LINES:
+            self._spoke = time.monotonic()
+            of = f" of {self._cases}" if self._cases else ""
+            self._console.print(f"{tally.cases}{of} cases, {_rate(tally)}", highlight=False, soft_wrap=True)
+
+
+def summary(plan: Plan, outcome: Outcome) -> None:
+    """Print what a campaign covered, and in a line each what it ran on and whether all held."""
+    tally, where = outcome.tally, outcome.where
+    _counts("feature drawn", tally.features, CATALOGUE, tally.cases)
+    _counts("oracle evaluated", tally.oracles, ORACLES, tally.cases)
+    rows = {
+        "cases": f"{tally.cases} of the domain {plan.domain}, seed {plan.seed}",
+        "time": f"{tally.seconds:.1f} s, {_speed(tally)}, {_count(plan.workers, 'worker')}",
+        "backend": f"{where.get('backend')} ({outcome.reason}), {where.get('device')}",
+        "TE": f"{where.get('transformer_engine')}, {where.get('te_mode')}, {where.get('checkpointer')}",
+        "violations": _pairs(tally.violations) or "none",
+    }
+    if tally.direct_errors:
+        rows["direct run raised"] = f"in {_count(tally.direct_errors, 'case')}, which tell nothing"
+    if outcome.interrupted:
+        rows["interrupted"] = "before all cases were drawn"
+    table(rows.items())
+
+
+def campaign_json(plan: Plan, outcome: Outcome, saved: Mapping[str, Path | None]) -> bytes:
+    """Return the whole report of a campaign as indented JSON."""
+    tally = outcome.tally
+    data: dict[str, Any] = {
+        "format": JSON_FORMAT,
+        "plan": plan,
+        "where": outcome.where,
+        "reason": outcome.reason,
+        "cases": tally.cases,
+        "seconds": tally.seconds,
+        "features": {name: tally.features[name] for name in CATALOGUE},
+        "oracles": {name: tally.oracles[name] for name in ORACLES},
+        "violations": dict(tally.violations),
+        "failures": [
+            {
+                "kind": kind,
+                "sentence": describe(found.case),
+                "saved": _text(saved.get(kind)),
+                **_fields(found),
+            }
+            for kind, found in sorted(outcome.found.items())
+        ],
+        "interrupted": outcome.interrupted,
+        "fault": _text(outcome.fault),
+    }
+    return msgspec.json.format(msgspec.json.encode(data), indent=2) + b"\n"
+
+
+# --- Pieces ------------------------------------------------------------------------------------------
+
+
+def table(rows: Iterable[tuple[str, str]]) -> None:
+    """Print pairs of a name and a text, aligned."""
+    pairs = list(rows)
+    width = max(len(name) for name, _ in pairs)
+    for name, text in pairs:
+        Console().print(f"{name:{width}}  {text}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _counts(title: str, counted: Counter[str], names: Sequence[str], total: int) -> None:
+    console = Console()
+    grid = Table(title, "cases", "share", box=box.SIMPLE if console.is_terminal else None)
+    for column in grid.columns[1:]:
+        column.justify = "right"
+    for name in names:
+        share = f"{counted[name] / total:.1%}" if total else ""
+        grid.add_row(name, str(counted[name]), share, style=None if counted[name] else "dim")
+    console.print(grid)
+    console.print()
+
+
+def _rate(tally: Tally) -> str:
+    return f"{_speed(tally)}, violations: {_pairs(tally.violations) or 'none'}"
+
+
+def _speed(tally: Tally) -> str:
+    speed = tally.cases / tally.seconds if tally.seconds else 0.0
+    return f"{speed:.1f} cases per second"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _pairs(pairs: Mapping[str, object]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in pairs.items())
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _fields(saved: SavedCase) -> dict[str, Any]:
+    return msgspec.structs.asdict(saved)

@@ -1,0 +1,322 @@
+"""A campaign over one process or several: who judges which chunk, and what comes of it in all.
+
+The supervising process hands out chunks and adds up what comes back; with one worker it judges them
+itself. Each worker has a pipe of its own: nothing is shared that a worker could take to its grave, and
+its end of file tells of its death. What a chunk yields follows from the chunk alone, so the outcome of a
+campaign does not depend on the number of workers; only a time limit makes it depend on their speed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import multiprocessing
+import os
+import signal
+import time
+import warnings
+from collections.abc import Callable
+from multiprocessing.connection import Connection, wait
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+import msgspec
+
+from harness import case as c
+from harness import corpus
+from harness.campaign import CHUNK, Failure, JudgingFault, Tally, chunks, kind_of, run_chunk, size_of
+from harness.corpus import SavedCase
+from harness.errors import CannotRunHere, HarnessError, HarnessFault, InvalidInput
+from harness.messages import Broken, Chunk, Counted, Done, Failed, Message, Ready
+from harness.target import Target
+
+if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
+
+    from harness.verdict import Verdict
+
+_FLUSH_SECONDS = 0.2
+_TICK_SECONDS = 0.5
+_PATIENCE_SECONDS = 5.0
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a campaign is to do. ``seconds`` is how long cases are drawn, counted from the first one."""
+
+    target: Target = Target()
+    domain: str = "contract"
+    seed: int
+    cases: int
+    seconds: float | None = None
+    workers: int = 1
+
+
+class Outcome(msgspec.Struct):
+    """What came of a campaign, as far as it got: until its end, an interruption or a fault."""
+
+    tally: Tally = msgspec.field(default_factory=Tally)
+    found: dict[str, SavedCase] = {}
+    """The smallest case of each kind of failure."""
+    where: dict[str, str] = {}
+    reason: str = ""
+    """Why this backend."""
+    interrupted: bool = False
+    fault: HarnessError | None = None
+    faulty_case: c.Case | None = None
+    """The case on which the harness failed, where there is one."""
+
+
+_Send: TypeAlias = Callable[[Message], None]
+
+
+class _Worker:
+    """Judges chunks, and sends what comes of them."""
+
+    def __init__(self, plan: Plan, send: _Send) -> None:
+        from strategies.domains import DOMAINS
+
+        self._plan = plan
+        self._send = send
+        self._strategy = DOMAINS[plan.domain].strategy()
+        self._session = plan.target.open()
+        self._where = plan.target.where(self._session)
+        self._tally = Tally()
+        self._sent = time.monotonic()
+        self._kinds: set[str] = set()
+        send(Ready(self._where, self._session.backend.reason))
+
+    def judge(self, chunk: Chunk) -> None:
+        """Judge one chunk of cases, and shrink what fails."""
+        deadline = None if chunk.seconds is None else time.monotonic() + chunk.seconds
+        try:
+            failures = run_chunk(
+                self._session.judge, self._strategy, chunk.seed, chunk.cases, self._observe, deadline
+            )
+        finally:
+            self._flush()
+        for failure in failures:
+            self._report(failure)
+        self._send(Done())
+
+    def _observe(self, case: c.Case, verdict: Verdict) -> None:
+        self._tally.count(case, verdict)
+        kind = kind_of(verdict)
+        if kind is not None and kind not in self._kinds:
+            # Reported before it is shrunk, so that it is not lost if the campaign ends here.
+            self._kinds.add(kind)
+            self._report(Failure(kind, case, verdict))
+        if time.monotonic() - self._sent > _FLUSH_SECONDS:
+            self._flush()
+
+    def _flush(self) -> None:
+        self._send(Counted(self._tally))
+        self._tally = Tally()
+        self._sent = time.monotonic()
+
+    def _report(self, failure: Failure) -> None:
+        found = corpus.Found(seed=self._plan.seed, domain=self._plan.domain)
+        self._send(Failed(failure.kind, corpus.from_failure(failure, self._where, found)))
+
+
+class _Supervisor:
+    """Hands out chunks, and adds up what the workers send."""
+
+    def __init__(self, plan: Plan, on_progress: Callable[[Tally], None]) -> None:
+        self.outcome = Outcome()
+        self._plan = plan
+        self._chunks = chunks(plan.cases, plan.seed)
+        self._on_progress = on_progress
+        self._started: float | None = None
+
+    def receive(self, message: Message) -> None:
+        """Take note of what a worker says."""
+        outcome = self.outcome
+        match message:
+            case Ready():
+                outcome.where, outcome.reason = message.where, message.reason
+                # Starting takes seconds, on some machines many: they are not counted.
+                self._started = self._started or time.monotonic()
+            case Counted():
+                outcome.tally.add(message.tally)
+            case Failed():
+                known = outcome.found.get(message.kind)
+                if known is None or size_of(message.saved.case) < size_of(known.case):
+                    outcome.found[message.kind] = message.saved
+            case Broken():
+                self.fail(_as_error(message), message.case)
+            case Done():
+                pass
+        self.tick()
+
+    def fail(self, fault: HarnessError, case: c.Case | None = None) -> None:
+        """Take note of what ends the campaign; the first such thing is the one that counts."""
+        if self.outcome.fault is None:
+            self.outcome.fault, self.outcome.faulty_case = fault, case
+
+    def tick(self) -> None:
+        """Bring the clock up to date and show how far the campaign is."""
+        if self._started is not None:
+            self.outcome.tally.seconds = time.monotonic() - self._started
+        self._on_progress(self.outcome.tally)
+
+    def next_chunk(self) -> Chunk | None:
+        """Return what to judge next; None when the campaign is at its end."""
+        left = None
+        if self._plan.seconds is not None:
+            left = self._plan.seconds - self.outcome.tally.seconds
+            if left <= 0:
+                return None
+        chunk = next(self._chunks, None)
+        return None if chunk is None else Chunk(*chunk, left)
+
+
+# --- The processes -----------------------------------------------------------------------------------
+
+
+def run(plan: Plan, on_progress: Callable[[Tally], None] = lambda _tally: None) -> Outcome:
+    """Run a campaign and return what came of it; an interruption and a fault are part of that.
+
+    ``on_progress`` is called with the tally so far, a few times a second.
+    """
+    supervisor = _Supervisor(plan, on_progress)
+    try:
+        if plan.workers == 1:
+            _run_here(plan, supervisor)
+        else:
+            _run_in_processes(plan, supervisor)
+    except KeyboardInterrupt:
+        supervisor.outcome.interrupted = True
+    return supervisor.outcome
+
+
+def default_workers(_backend: str) -> int:
+    """Return how many workers ``auto`` stands for: one per core that this process may use.
+
+    That goes for a GPU too: the work is bound by launches, and many processes share one GPU well.
+    """
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def useful_workers(wanted: int, cases: int) -> int:
+    """Return how many of so many workers find a chunk to judge."""
+    return min(wanted, math.ceil(cases / CHUNK))
+
+
+def _run_here(plan: Plan, supervisor: _Supervisor) -> None:
+    with warnings.catch_warnings():
+        # Odd cases are what this is for; what torch and TE have to say of them would hide the report.
+        warnings.simplefilter("ignore")
+        _serve(plan, supervisor.receive, supervisor.next_chunk)
+
+
+def _run_in_processes(plan: Plan, supervisor: _Supervisor) -> None:
+    crew = _Crew(plan, supervisor)
+    try:
+        crew.start(useful_workers(plan.workers, plan.cases))
+        while crew.busy and supervisor.outcome.fault is None:
+            crew.listen()
+            supervisor.tick()
+    finally:
+        crew.end()
+
+
+class _Crew:
+    """The worker processes, each on a pipe of its own."""
+
+    def __init__(self, plan: Plan, supervisor: _Supervisor) -> None:
+        self._plan = plan
+        self._supervisor = supervisor
+        self._processes: list[BaseProcess] = []
+        self._at: dict[Connection, BaseProcess] = {}
+        self._dismissed: set[Connection] = set()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a worker has not ended yet."""
+        return bool(self._at)
+
+    def start(self, number: int) -> None:
+        """Start the processes."""
+        # Not forked: neither torch nor CUDA survives a fork.
+        context = multiprocessing.get_context("spawn")
+        for _ in range(number):
+            mine, theirs = context.Pipe()
+            process = context.Process(target=_work, args=(self._plan, theirs), daemon=True)
+            self._processes.append(process)
+            process.start()
+            # Only the worker holds this end from now on, so that its death closes the pipe.
+            theirs.close()
+            self._at[mine] = process
+
+    def listen(self) -> None:
+        """Wait a moment for what the workers say, and answer them."""
+        for connection in cast("list[Connection]", wait(list(self._at), _TICK_SECONDS)):
+            self._hear(connection)
+
+    def _hear(self, connection: Connection) -> None:
+        try:
+            message: Message = connection.recv()
+        except (EOFError, OSError):
+            self._bury(connection)
+            return
+        self._supervisor.receive(message)
+        if isinstance(message, Ready | Done):
+            chunk = self._supervisor.next_chunk()
+            if chunk is None:
+                self._dismissed.add(connection)
+            # Should the worker be dead by now, its end of file is what comes next.
+            with contextlib.suppress(BrokenPipeError):
+                connection.send(chunk)
+
+    def _bury(self, connection: Connection) -> None:
+        process = self._at.pop(connection)
+        process.join(_PATIENCE_SECONDS)
+        # Even a worker that ends with 0 has failed if there was still a chunk in its hands.
+        if process.exitcode != 0 or connection not in self._dismissed:
+            self._supervisor.fail(HarnessFault(_obituary(process.exitcode)))
+
+    def end(self) -> None:
+        """End the processes that still run, and wait for them."""
+        for process in self._processes:
+            if process.is_alive():
+                process.terminate()
+        for process in self._processes:
+            process.join(_PATIENCE_SECONDS)
+            if process.is_alive():
+                process.kill()
+
+
+def _work(plan: Plan, connection: Connection) -> None:
+    """Be a worker: judge chunks until there are no more."""
+    # Ctrl-C reaches every process of the terminal; the supervisor alone decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    warnings.simplefilter("ignore")
+    try:
+        _serve(plan, connection.send, connection.recv)
+    except (EOFError, BrokenPipeError):
+        # The supervisor is gone, and nobody wants to know any more.
+        return
+
+
+def _serve(plan: Plan, send: _Send, next_chunk: Callable[[], Chunk | None]) -> None:
+    try:
+        worker = _Worker(plan, send)
+        while (chunk := next_chunk()) is not None:
+            worker.judge(chunk)
+    except HarnessError as error:
+        case = error.case if isinstance(error, JudgingFault) else None
+        send(Broken(str(error), error.exit_code, case))
+
+
+def _obituary(code: int | None) -> str:
+    if code is not None and code < 0:
+        return f"a worker died of signal {-code} (exit code {code}); if memory ran out, use fewer --workers."
+    return f"a worker died with exit code {code}; what it wrote on standard error may say why."
+
+
+def _as_error(broken: Broken) -> HarnessError:
+    for kind in (InvalidInput, CannotRunHere):
+        if broken.exit_code == kind.exit_code:
+            return kind(broken.message)
+    return HarnessFault(broken.message)

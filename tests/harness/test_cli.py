@@ -1,0 +1,278 @@
+"""Every command ends with the exit code that fits, and says in one line what is wrong with its input."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from harness import backends, corpus, doctor, workers
+from harness import case as c
+from harness.cli import main
+from harness.errors import InvalidInput
+from harness.workers import Outcome, Plan
+
+ROOT = Path(__file__).parents[2]
+CASE = c.Case(graph=c.Autocast(c.Region(c.Linear())), schedule=(c.Forward(), c.Backward()))
+PLANTED = ("--checkpointer", "tests.harness.planted:no_recompute")
+
+
+def invoke(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def here(*arguments: object) -> Result:
+    """Invoke with the backend that is active in this process."""
+    return invoke(*arguments, "--backend", backends.active().name)
+
+
+def fuzz(folder: Path, *arguments: object, cases: int = 1) -> Result:
+    """Run a small campaign; its first case is the simplest there is."""
+    options = ("--cases", cases, "--seed", 5, "--workers", 1, "--corpus", folder / "corpus")
+    return here("fuzz", *options, *arguments)
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "harness", *arguments]
+    environment = {**os.environ, **environment}
+    return subprocess.run(  # noqa: S603
+        command, capture_output=True, text=True, cwd=ROOT, env=environment, check=False, timeout=120
+    )
+
+
+def complaint(result: Result) -> str:
+    """Return the one line that a command that could not do its work has written."""
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("te-harness: ")
+    return line
+
+
+def save_case(folder: Path) -> Path:
+    path = folder / "case.json"
+    path.write_bytes(c.encode(CASE))
+    return path
+
+
+# --- Bad input ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["fuzz", "--domain", "moon"], "no domain 'moon': choose one of contract"),
+        (["fuzz", "--cases", "0"], "0 is not in the range x>=1"),
+        (["fuzz", "--cases", "many"], "'many' is not a valid integer"),
+        (["fuzz", "--workers", "0"], "neither auto nor a number from 1 on"),
+        (["fuzz", "--workers", "all"], "neither auto nor a number from 1 on"),
+        (["fuzz", "--seconds", "0"], "0.0 is not in the range x>0"),
+        (["fuzz", "--seconds", "nan"], "nan is not a number of seconds"),
+        (["fuzz", "--seed", "-1"], "-1 is not in the range"),
+        (["fuzz", "--backend", "abacus"], "'abacus' is not one of 'auto', 'cpu', 'cuda'"),
+        (["fuzz", "--te", "broken"], "'broken' is not one of 'corrected', 'installed'"),
+        (["fuzz", "--checkpointer", "nothing"], "takes module:function, not 'nothing'"),
+        (["fuzz", "--json", "{taken}"], "exists already and is not overwritten"),
+        (["fuzz", "--json", "{folder}/no/report.json"], "there is no folder"),
+        (["fuzz", "--corpus", "{taken}"], "is not a folder"),
+        (["fuzz", "--corpus", "{taken}/corpus"], "is not a folder"),
+        (["replay"], "Missing argument"),
+        (["replay", "{folder}/missing.json"], "there is no such file"),
+        (["replay", "{folder}/empty"], "there are no saved cases"),
+        (["replay", "{taken}"], "not a usable saved case"),
+        (["record", "{folder}/new"], "give either --cases"),
+        (["record", "{folder}/new", "--cases", "1", "--from", "{taken}"], "give either --cases"),
+        (["record", "{taken}", "--cases", "1"], "exists already and is not overwritten"),
+        (["record", "{folder}/new", "--cases", "1", "--domain", "moon"], "no domain 'moon'"),
+        (["record", "{folder}/new", "--from", "{taken}"], "is not of a record"),
+        (["compare", "{taken}", "{taken}"], "is not of a record"),
+        (["doctor", "--backend", "abacus"], "'abacus' is not one of"),
+        ([], "Missing command"),
+        (["dance"], "No such command 'dance'"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(arguments: list[str], words: str, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    taken = tmp_path / "taken"
+    taken.write_text("mine")
+    result = invoke(*(argument.format(folder=tmp_path, taken=taken) for argument in arguments))
+    assert words in complaint(result)
+    assert result.exit_code == 2
+    assert taken.read_text() == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "taken"]
+
+
+def test_a_checkpointer_that_does_not_exist_is_bad_input(tmp_path: Path) -> None:
+    result = fuzz(tmp_path, "--checkpointer", "nowhere:checkpoint")
+    assert "No module named 'nowhere'" in result.stderr
+    assert result.exit_code == 2
+
+
+def test_what_cannot_run_here_ends_with_125(tmp_path: Path) -> None:
+    package = tmp_path / "transformer_engine"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    metadata = tmp_path / "transformer_engine-2.3.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: transformer_engine\nVersion: 2.3.0\n")
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    result = run("replay", str(save_case(tmp_path)), PYTHONPATH=path)
+    assert result.returncode == 125
+    assert result.stderr.startswith("te-harness: Transformer Engine 2.3.0 is too old")
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_cuda_without_a_gpu_ends_with_125() -> None:
+    result = run("fuzz", "--backend", "cuda", "--cases", "1", CUDA_VISIBLE_DEVICES="")
+    assert result.returncode == 125
+    assert "the cuda backend cannot run here: no GPU is visible to torch" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_the_backends_are_those_that_there_are() -> None:
+    (option,) = (option for option in main.commands["fuzz"].params if option.name == "backend")
+    assert isinstance(option.type, click.Choice)
+    assert tuple(option.type.choices) == backends.CHOICES
+
+
+def test_help_does_not_wait_for_torch() -> None:
+    code = (
+        "import sys; from click.testing import CliRunner; from harness.cli import main;"
+        "assert CliRunner().invoke(main, ['fuzz', '--help']).exit_code == 0;"
+        "assert not {'torch', 'hypothesis', 'rich', 'transformer_engine'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=60)  # noqa: S603
+
+
+# --- fuzz --------------------------------------------------------------------------------------------
+
+
+def test_a_campaign_in_which_all_holds_ends_with_0(tmp_path: Path) -> None:
+    result = fuzz(tmp_path, "--json", tmp_path / "report.json", cases=5)
+    assert result.exit_code == 0
+    assert "5 of the domain contract, seed 5" in result.stdout
+    assert result.stdout.splitlines()[-1].split() == ["violations", "none"]
+    assert json.loads((tmp_path / "report.json").read_text())["cases"] == 5
+    assert not (tmp_path / "corpus").exists()
+
+
+def test_a_failing_campaign_gives_the_command_that_replays(tmp_path: Path) -> None:
+    result = fuzz(tmp_path, "--te", "installed", *PLANTED)
+    assert result.exit_code == 1
+    command = next(line for line in result.stdout.splitlines() if "replay with: " in line).split(": ", 1)[1]
+    words = shlex.split(command)
+    assert words[3:] == [
+        "replay", words[4], "--te", "installed", "--backend", backends.active().name, *PLANTED
+    ]  # fmt: skip
+    assert Path(words[4]).parent == tmp_path / "corpus"
+    replayed = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, check=False, timeout=120)  # noqa: S603
+    assert replayed.returncode == 1
+    assert replayed.stdout.startswith(f"violated {Path(words[4]).stem} ")
+
+
+def test_what_cannot_be_saved_is_still_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_arguments: object) -> Path:
+        raise InvalidInput("the folder is gone")
+
+    monkeypatch.setattr(corpus, "save", full)
+    result = fuzz(tmp_path, *PLANTED)
+    assert result.exit_code == 1
+    assert "te-harness: the folder is gone" in result.stderr
+    assert "not saved" in result.stdout
+
+
+def test_a_fault_of_the_harness_ends_with_3_and_keeps_the_case(tmp_path: Path) -> None:
+    result = fuzz(tmp_path, "--checkpointer", "tests.harness.planted:breaks")
+    assert result.exit_code == 3
+    assert "HarnessFault: planted" in result.stderr
+    (path,) = (tmp_path / "corpus" / "faults").iterdir()
+    assert corpus.load(path).why.endswith("HarnessFault: planted")
+    assert f"replay {path}" in result.stderr
+
+
+def test_an_interrupted_campaign_has_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "run", lambda _plan, _on_progress: Outcome(interrupted=True))
+    assert fuzz(tmp_path).exit_code == 130
+
+
+def test_a_campaign_without_a_case_has_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "run", lambda _plan, _on_progress: Outcome())
+    result = fuzz(tmp_path, "--seconds", "1")
+    assert result.exit_code == 2
+    assert "no case was judged" in result.stderr
+
+
+def test_time_alone_bounds_a_campaign_that_names_no_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans: list[Plan] = []
+
+    def take_note(plan: Plan, _on_progress: object) -> Outcome:
+        plans.append(plan)
+        return Outcome()
+
+    monkeypatch.setattr(workers, "run", take_note)
+    for options in (["--seconds", "9"], [], ["--seconds", "9", "--cases", "7"]):
+        here("fuzz", *options, "--corpus", tmp_path)
+    assert [plan.cases for plan in plans] == [10**9, 2000, 7]
+
+
+# --- The other commands ------------------------------------------------------------------------------
+
+
+def test_a_replayed_case_holds_or_does_not(tmp_path: Path) -> None:
+    path = save_case(tmp_path)
+    held = here("replay", path)
+    assert (held.exit_code, held.stdout.split()[:2]) == (0, ["held", CASE.fingerprint])
+    violated = here("replay", tmp_path, *PLANTED)
+    assert (violated.exit_code, violated.stdout.split()[:2]) == (1, ["violated", CASE.fingerprint])
+    assert "pairing [iteration 0" in violated.stdout
+
+
+def test_the_doctor_says_what_runs_here() -> None:
+    result = here("doctor")
+    assert result.exit_code == 0
+    assert backends.te_version() in result.stdout
+    assert "runs here" in result.stdout.splitlines()[-1]
+
+
+def test_the_doctor_ends_with_125_where_nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    sick = doctor.Diagnosis((("python", "3"),), "cannot run here: no GPU", healthy=False)
+    monkeypatch.setattr(doctor, "examine", lambda _backend: sick)
+    result = invoke("doctor")
+    assert (result.exit_code, result.stdout.splitlines()[-1]) == (125, sick.verdict)
+
+
+def test_an_unexpected_error_ends_with_3_and_is_seen_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_backend: str) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(doctor, "examine", fail)
+    result = invoke("doctor")
+    assert result.exit_code == 3
+    assert result.stderr.startswith("Traceback")
+
+
+def test_records_of_the_same_cases_agree_or_do_not(tmp_path: Path) -> None:
+    first, same, other = (tmp_path / name for name in ("first", "same", "other"))
+    assert here("record", first, "--cases", 4, "--seed", 1).exit_code == 0
+    assert here("record", same, "--from", first).exit_code == 0
+    assert here("record", other, "--from", first, *PLANTED).exit_code == 0
+    agreeing = invoke("compare", first, same)
+    assert (agreeing.exit_code, agreeing.stdout) == (0, "4 of 4 cases agree\n")
+    differing = invoke("compare", first, other)
+    assert differing.exit_code == 1
+    assert "verdict: held and violated (" in differing.stdout
+
+
+def test_records_of_different_cases_are_not_compared(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        here("record", tmp_path / str(seed), "--cases", 4, "--seed", seed)
+    result = invoke("compare", tmp_path / "1", tmp_path / "2")
+    assert "different cases" in complaint(result)
+    assert result.exit_code == 2

@@ -1,0 +1,93 @@
+"""A campaign's outcome does not depend on its workers, and no end of a worker is a silent one."""
+
+from __future__ import annotations
+
+import multiprocessing
+from typing import Any
+
+import pytest
+
+from harness import backends, campaign, workers
+from harness.campaign import Tally
+from harness.errors import HarnessFault, InvalidInput
+from harness.target import Target
+from harness.workers import Outcome, Plan
+
+
+def plan(checkpointer: str | None = None, **options: Any) -> Plan:
+    if checkpointer is not None and ":" not in checkpointer:
+        checkpointer = f"tests.harness.planted:{checkpointer}"
+    target = Target(backend=backends.active().name, checkpointer=checkpointer)
+    return Plan(target=target, **{"seed": 7, "cases": 4, **options})
+
+
+def facts(outcome: Outcome) -> tuple[object, ...]:
+    tally = outcome.tally
+    return tally.cases, tally.features, tally.oracles, tally.violations, outcome.found, outcome.fault
+
+
+def test_two_workers_come_to_the_outcome_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(campaign, "CHUNK", 3)
+    monkeypatch.setattr(workers, "CHUNK", 3)
+    alone = workers.run(plan("refuses", cases=7))
+    shared = workers.run(plan("refuses", cases=7, workers=2))
+    assert facts(alone) == facts(shared)
+    assert alone.tally.cases == 7
+    assert list(alone.found) == ["same errors: ValueError"]
+
+
+@pytest.mark.parametrize(("checkpointer", "code"), [("dies", 17), ("leaves", 0)])
+def test_a_dead_worker_is_a_fault_of_the_harness(checkpointer: str, code: int) -> None:
+    outcome = workers.run(plan(checkpointer, workers=2))
+    assert isinstance(outcome.fault, HarnessFault)
+    assert f"a worker died with exit code {code}" in str(outcome.fault)
+    assert multiprocessing.active_children() == []
+
+
+def test_a_fault_of_the_harness_comes_with_its_case() -> None:
+    outcome = workers.run(plan("breaks"))
+    assert isinstance(outcome.fault, HarnessFault)
+    assert outcome.faulty_case is not None
+    assert str(outcome.fault) == f"case {outcome.faulty_case.fingerprint}: HarnessFault: planted"
+
+
+def test_a_checkpointer_that_does_not_exist_is_bad_input() -> None:
+    assert isinstance(workers.run(plan("nowhere:checkpoint")).fault, InvalidInput)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_an_interruption_keeps_what_was_done(processes: int) -> None:
+    def interrupt(tally: Tally) -> None:
+        if tally.cases:
+            raise KeyboardInterrupt
+
+    outcome = workers.run(plan("no_recompute", cases=100, workers=processes), interrupt)
+    assert outcome.interrupted
+    assert 0 < outcome.tally.cases < 100
+    assert outcome.found
+    assert multiprocessing.active_children() == []
+
+
+def test_time_ends_the_drawing() -> None:
+    outcome = workers.run(plan(cases=10**9, seconds=0.3))
+    assert 0 < outcome.tally.cases < 1000
+    assert outcome.fault is None
+    assert not outcome.interrupted
+
+
+def test_it_is_said_where_a_campaign_ran() -> None:
+    outcome = workers.run(plan(cases=1))
+    assert outcome.reason == backends.active().reason
+    assert outcome.where["te_mode"] == "corrected"
+    assert outcome.where["checkpointer"] == "te.checkpoint"
+    assert outcome.where["transformer_engine"] == backends.te_version()
+
+
+def test_no_worker_is_started_for_nothing() -> None:
+    assert workers.useful_workers(16, 4) == 1
+    assert workers.useful_workers(16, 10 * campaign.CHUNK) == 10
+    assert workers.useful_workers(2, 10**9) == 2
+
+
+def test_there_is_a_worker_by_default() -> None:
+    assert workers.default_workers("cpu") >= 1
