@@ -1,0 +1,134 @@
+"""Every change that the CPU backend makes to torch, process-wide, with its reason.
+
+Transformer Engine's Python asks torch for a GPU in many small ways. :func:`patch_torch` answers each of
+them; nothing else of this project changes torch. Found by taking them away one by one.
+"""
+
+# Some of what TE calls is private.
+# ruff: noqa: SLF001
+
+from __future__ import annotations
+
+import functools
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CAPABILITY = (9, 0)
+"""The compute capability we claim: Hopper, whose FP8 GEMM reads both operands along the summed dimension,
+so that a tensor used column-wise is stored transposed."""
+
+_PROPERTIES = SimpleNamespace(
+    name="emulated sm90", major=CAPABILITY[0], minor=CAPABILITY[1], multi_processor_count=132
+)
+
+_FACTORIES = ("arange", "empty", "empty_like", "eye", "ones", "tensor", "zeros")
+
+
+class GraphWithoutGenerators:
+    """Stands for ``torch.cuda.CUDAGraph``: no CUDA graph can be made, none registers a generator."""
+
+    def __init__(self, *_args: Any, **_kwargs: Any) -> None:
+        raise RuntimeError("CUDA graphs do not exist on the CPU backend")
+
+
+def patch_torch() -> None:
+    """Make torch answer as on a machine with one Hopper GPU, whose memory is the CPU's."""
+    _claim_a_gpu()
+    _share_the_generator()
+    _keep_tensors_on_the_cpu()
+
+
+def _claim_a_gpu() -> None:
+    cuda: Any = torch.cuda
+    # TransformerEngineBaseModule.__init__ and torch.autocast("cuda") refuse to work without a GPU.
+    cuda.is_available = lambda: True
+    cuda.device_count = lambda: 1
+    # Used as a device argument, as a cache key, and to index default_generators.
+    cuda.current_device = lambda: 0
+    # FP8 support, the TN-only GEMM of Hopper, the size of the cuBLAS workspace.
+    cuda.get_device_properties = lambda _device=None: _PROPERTIES
+    cuda.get_device_capability = lambda _device=None: CAPABILITY
+    cuda.get_device_name = lambda _device=None: _PROPERTIES.name
+    # torch.autocast("cuda", dtype=bfloat16) asks the driver otherwise.
+    cuda.is_bf16_supported = lambda *_args: True
+    # FP8GlobalStateManager.fp8_graph_capturing() is called on every forward.
+    cuda.is_current_stream_capturing = lambda: False
+    # Whether block scaling is supported is read off the toolkit's version, which the CPU wheel has not.
+    version: Any = torch.version
+    version.cuda = version.cuda or "12.9"
+    # get_extra_state() and set_extra_state() wait for the device.
+    cuda.synchronize = lambda _device=None: None
+    # distributed.py imports both by name; the originals initialise CUDA.
+    cuda._lazy_init = lambda: None
+    cuda._lazy_call = lambda callback, **_kwargs: callback()
+
+
+def _share_the_generator() -> None:
+    cuda: Any = torch.cuda
+    # Dropout draws from the CPU's generator here, so that one must be what TE saves and restores as "cuda".
+    cuda.default_generators = (torch.default_generator,)
+    # CudaRNGStatesTracker.add() seeds with it; the original waits for CUDA to be initialised.
+    cuda.manual_seed = lambda seed: torch.default_generator.manual_seed(int(seed))
+    # graph_safe_rng_available() looks at this class; graph-safe states do not exist for a CPU generator.
+    cuda.CUDAGraph = GraphWithoutGenerators
+
+
+def _keep_tensors_on_the_cpu() -> None:
+    tensor: Any = torch.Tensor
+    # Parameters, masks and buffers are made with device="cuda", or with current_device() as the device.
+    for name in _FACTORIES:
+        setattr(torch, name, _on_cpu(getattr(torch, name)))
+    # QuantizedTensor.__new__ names the current device.
+    tensor._make_wrapper_subclass = staticmethod(_on_cpu(tensor._make_wrapper_subclass))
+    tensor.to = _moving_nowhere(tensor.to)
+    tensor.cuda = lambda self, *_args, **_kwargs: self
+    # prepare_forward() and the attention refuse tensors that are not on a GPU.
+    tensor.is_cuda = True
+    # set_extra_state() maps the saved FP8 state to "cuda".
+    torch.load = _loading_to_cpu(torch.load)
+
+
+def _cpu_for(device: Any) -> Any:
+    """Return the device to use for the one named: the CPU for any GPU, by name, object or index."""
+    if isinstance(device, int):
+        return "cpu"
+    if isinstance(device, (str, torch.device)) and torch.device(device).type == "cuda":
+        return "cpu"
+    return device
+
+
+def _on_cpu(factory: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(factory)
+    def make(*args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("device") is not None:
+            kwargs["device"] = _cpu_for(kwargs["device"])
+        return factory(*args, **kwargs)
+
+    return make
+
+
+def _moving_nowhere(to: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(to)
+    def move(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("device") is not None:
+            kwargs["device"] = _cpu_for(kwargs["device"])
+        if args and isinstance(args[0], (int, str, torch.device)):
+            args = (_cpu_for(args[0]), *args[1:])
+        return to(self, *args, **kwargs)
+
+    return move
+
+
+def _loading_to_cpu(load: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(load)
+    def load_to_cpu(*args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("map_location") is not None:
+            kwargs["map_location"] = _cpu_for(kwargs["map_location"])
+        return load(*args, **kwargs)
+
+    return load_to_cpu

@@ -1,0 +1,47 @@
+"""Transformer Engine as it is installed, on a GPU that runs FP8."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import warnings
+
+import torch
+
+from harness.backends.base import ENVIRONMENT, Backend
+
+
+class CudaBackend(Backend):
+    """The real kernels, on GPU 0 of those that this process sees."""
+
+    name = "cuda"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.device = torch.device("cuda:0")
+
+    def memory_held(self) -> int:
+        """Return the bytes of tensors on the GPU."""
+        return torch.cuda.memory_allocated(self.device)
+
+    def synchronize(self) -> None:
+        """Wait for the GPU."""
+        torch.cuda.synchronize(self.device)
+
+    def rng_states(self) -> tuple[torch.Tensor, ...]:
+        """Return the states of the CPU's and of the GPU's generator."""
+        return torch.get_rng_state(), torch.cuda.get_rng_state(self.device)
+
+
+def start(reason: str) -> CudaBackend:
+    """Import Transformer Engine on its compiled extension."""
+    os.environ.update(ENVIRONMENT)
+    # Without a workspace of fixed size, cuBLAS may sum in another order when several streams are in use.
+    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+    # With it TE would skip its compiled core; a parent process that builds TE may have left it behind.
+    os.environ.pop("NVTE_PROJECT_BUILDING", None)
+    # Deprecations in what TE imports are not ours to fix, and would be errors under pytest.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        importlib.import_module("transformer_engine.pytorch")
+    return CudaBackend(reason)
