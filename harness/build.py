@@ -151,6 +151,7 @@ class Model:
         self.case = case
         self.device = device
         self.recipe = make_recipe(case.recipe)
+        self.tracker = _rng_tracker(case.seed) if case.rng_tracker else None
         self.leaves: list[torch.nn.Module] = []
         self.regions: list[RegionModule] = []
         with ExitStack() as stack:
@@ -183,7 +184,7 @@ class Model:
         return self.regions[number]
 
     def _leaf(self, node: c.Leaf) -> torch.nn.Module:
-        self.leaves.append(make_leaf(node, self.case, self.device))
+        self.leaves.append(make_leaf(node, self.case, self.device, self.tracker))
         return self.leaves[-1]
 
 
@@ -210,6 +211,12 @@ def make_recipe(recipe: c.Recipe) -> Any:
     if isinstance(recipe, c.CurrentScaling):
         return te_recipe.Float8CurrentScaling(fp8_format=_FORMATS[recipe.format])
     return None
+
+
+def _rng_tracker(seed: int) -> Callable[[], Any]:
+    tracker = te.CudaRNGStatesTracker()
+    tracker.add("model-parallel-rng", seed + 1)
+    return lambda: tracker
 
 
 def _gain_arguments(gain: c.Gain | None, device: torch.device) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -30,8 +30,12 @@ ContextName: TypeAlias = Literal["null", "no_grad", "enable_grad"]
 Dtype: TypeAlias = Literal["float32", "bfloat16"]
 
 
-class _Data(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type"):
-    """Common settings of all case structs: immutable, tagged, and strict about unknown fields."""
+class _Data(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="type"):
+    """Common settings of all case structs: immutable, tagged, strict about unknown fields.
+
+    Defaults are left out of the JSON, so that a field added later renames no case. A default is never
+    changed without a new ``SCHEMA``.
+    """
 
 
 # --- Modules: the leaves of a graph. Each maps [rows / 2, 2, width] to the same shape. ---------------
@@ -258,7 +262,7 @@ class OptimizerStep(_Data, frozen=True, tag="OptimizerStep"):
 Step: TypeAlias = SetMode | Forward | Backward | Evaluate | OptimizerStep
 
 
-class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
     """One experiment. See the module's docstring; ``harness.validity`` says which cases make sense."""
 
     graph: Node
@@ -268,10 +272,13 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     torch_autocast: bool = False
     quantized_parameters: bool = False
     input_requires_grad: bool = True
+    rng_tracker: bool = False
+    """Attention draws its dropout under a ``CudaRNGStatesTracker``, which the checkpoint is given too."""
     rows: Literal[16, 32] = 16
     width: Literal[32, 64] = 32
     seed: int = 0
-    schema: int = SCHEMA
+    # A factory's value is not taken for a default: every file names its schema.
+    schema: int = msgspec.field(default_factory=lambda: SCHEMA)
 
     @property
     def fingerprint(self) -> str:
@@ -280,7 +287,7 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 def encode(case: Case) -> bytes:
-    """Return the canonical JSON of a case: fields in a fixed order, no insignificant white space."""
+    """Return the canonical JSON of a case: a fixed order, no defaults, no insignificant white space."""
     return msgspec.json.encode(case, order="deterministic")
 
 

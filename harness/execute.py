@@ -103,6 +103,8 @@ class Run:
         options: dict[str, Any] = {"use_reentrant": region.node.use_reentrant}
         if region.node.contexts is not None:
             options["context_fn"] = region.contexts
+        if self._model.tracker is not None:
+            options["get_rng_state_tracker"] = self._model.tracker
         out = self._checkpointer(region.function, x, *region.args, **options, **region.kwargs)
         return out
 
@@ -119,11 +121,16 @@ class Run:
             if self.trace.error is not None:
                 break
             self._note(step, result)
-        self.trace.rng_states = self._backend.rng_states()
+        self.trace.rng_states = (*self._backend.rng_states(), *self._tracked_states())
         self._recorder.close()
         for region in self._model.regions:
             region.caller = None
         return self.trace
+
+    def _tracked_states(self) -> list[torch.Tensor]:
+        """Return the tracker's states, which TE holds as tensors or, on CUDA, as generators."""
+        states = self._model.tracker().get_states().values() if self._model.tracker else ()
+        return [s.get_state() if isinstance(s, torch.Generator) else s for s in states]
 
     def _act(self, number: int, step: c.Step) -> torch.Tensor | None:
         """Do a step; what it raises is what the oracles judge, unless it is the harness's own error."""

@@ -45,7 +45,7 @@ CATALOGUE: Final[tuple[str, ...]] = tuple(
             "no autocast", "non-reentrant", "normalization: RMSNorm", "optimizer step",
             "quantized parameters", "reentrant", "region of eval modules", "region of frozen modules",
             "region without TE modules", "residual", "several autocasts", "several regions", "sum",
-            "torch autocast", "two groups", "without bias",
+            "RNG tracker", "torch autocast", "two groups", "without bias",
         ]
     )
 )  # fmt: skip
@@ -206,6 +206,7 @@ def _of_settings(case: c.Case) -> Iterator[str]:
     yield f"dtype: {case.dtype}"
     named = {
         "torch autocast": case.torch_autocast,
+        "RNG tracker": case.rng_tracker,
         "quantized parameters": case.quantized_parameters,
         "input without gradient": not case.input_requires_grad,
     }

@@ -13,6 +13,8 @@ from harness import case as c
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 _HEADS = 2
 _Factory = Callable[[Any, c.Case, torch.device], torch.nn.Module]
+Tracker = Callable[[], Any] | None
+"""``get_rng_state_tracker`` of TE's modules: returns the ``CudaRNGStatesTracker`` to draw dropout under."""
 
 
 class RowsModule(torch.nn.Module):
@@ -30,9 +32,14 @@ class RowsModule(torch.nn.Module):
         return out.reshape(x.shape)
 
 
-def make_leaf(node: c.Leaf, case: c.Case, device: torch.device) -> torch.nn.Module:
+def make_leaf(node: c.Leaf, case: c.Case, device: torch.device, tracker: Tracker) -> torch.nn.Module:
     """Return the torch module of a leaf, its parameters drawn from the process's generators."""
-    module = _FACTORIES[type(node)](node, case, device)
+    if isinstance(node, c.MultiheadAttention):
+        module = _attention(node, case, device, tracker)
+    elif isinstance(node, c.TransformerLayer):
+        module = _transformer_layer(node, case, device, tracker)
+    else:
+        module = _FACTORIES[type(node)](node, case, device)
     module.train(node.training)
     if node.frozen:
         module.requires_grad_(False)
@@ -86,7 +93,9 @@ def _rmsnorm(_node: c.RMSNorm, case: c.Case, device: torch.device) -> torch.nn.M
     return module
 
 
-def _attention(node: c.MultiheadAttention, case: c.Case, device: torch.device) -> torch.nn.Module:
+def _attention(
+    node: c.MultiheadAttention, case: c.Case, device: torch.device, tracker: Tracker
+) -> torch.nn.Module:
     module: torch.nn.Module = te.MultiheadAttention(
         case.width,
         _HEADS,
@@ -95,12 +104,15 @@ def _attention(node: c.MultiheadAttention, case: c.Case, device: torch.device) -
         attn_mask_type="no_mask",
         # TE cannot split a quantized parameter in three: it then keeps query, key and value fused.
         fuse_qkv_params=case.quantized_parameters,
+        get_rng_state_tracker=tracker,
         **_te(case, device),
     )
     return module
 
 
-def _transformer_layer(node: c.TransformerLayer, case: c.Case, device: torch.device) -> torch.nn.Module:
+def _transformer_layer(
+    node: c.TransformerLayer, case: c.Case, device: torch.device, tracker: Tracker
+) -> torch.nn.Module:
     module: torch.nn.Module = te.TransformerLayer(
         case.width,
         2 * case.width,
@@ -110,6 +122,7 @@ def _transformer_layer(node: c.TransformerLayer, case: c.Case, device: torch.dev
         activation=node.activation,
         self_attn_mask_type="no_mask",
         fuse_qkv_params=case.quantized_parameters,
+        get_rng_state_tracker=tracker,
         **_te(case, device),
     )
     return module
@@ -144,8 +157,6 @@ _FACTORIES: dict[type[c.Module], _Factory] = {
     c.GroupedLinear: _grouped_linear,
     c.LayerNorm: _layernorm,
     c.RMSNorm: _rmsnorm,
-    c.MultiheadAttention: _attention,
-    c.TransformerLayer: _transformer_layer,
     c.OpsLinear: _ops_linear,
     c.TorchLinear: _torch_linear,
     c.TorchLayerNorm: _torch_layernorm,

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 import torch
 import transformer_engine.pytorch.distributed as te_distributed
+from transformer_engine.pytorch.attention.dot_product_attention import _attention_backends
 from transformer_engine.pytorch.module.base import TransformerEngineBaseModule
 from transformer_engine.pytorch.quantization import FP8GlobalStateManager
 
@@ -79,6 +80,8 @@ class Probe(ABC):
         setattr(te_distributed, self._region_flag, False)
         setattr(te_distributed, self._phase_flag, False)
         setattr(te_distributed, _REENTRANT_FLAG, True)
+        # The last attention's parameters are cached, and with them its FP8 state (dot_product_attention.py).
+        _attention_backends["attention_params"] = None
 
     def fp8_modules(self, root: torch.nn.Module) -> list[tuple[str, torch.nn.Module]]:
         """Return the modules below ``root`` that push and pop snapshots, with their paths."""

@@ -143,6 +143,7 @@ def _settings(case: c.Case) -> list[str]:
     named = {
         case.dtype: case.dtype != _DEFAULT.dtype,
         "torch autocast": case.torch_autocast,
+        "an RNG tracker": case.rng_tracker,
         "quantized parameters": case.quantized_parameters,
         "an input that needs no gradient": not case.input_requires_grad,
         f"{case.rows} rows": case.rows != _DEFAULT.rows,

@@ -28,6 +28,7 @@ from harness import case as c
 from harness.validity import ROWS_OF_TWO_GROUPS, dropout_of
 from strategies.grad_modes import evaluations_of
 from strategies.graphs import graphs
+from strategies.modules import ATTENTION
 from strategies.recipes import recipes
 from strategies.schedules import schedules
 from strategies.weights import rarely, weighted
@@ -50,6 +51,7 @@ _RECIPES: Final = recipes()
 _DTYPES: Final[st.SearchStrategy[c.Dtype]] = weighted((6, "float32"), (1, "bfloat16"))
 _TORCH_AUTOCAST: Final = weighted((12, False), (1, True))
 _QUANTIZED_PARAMETERS: Final = weighted((12, False), (1, True))
+_RNG_TRACKER: Final = weighted((1, False), (2, True))
 _ROWS: Final[st.SearchStrategy[Literal[16, 32]]] = weighted((5, 16), (1, 32))
 _WIDTHS: Final[st.SearchStrategy[Literal[32, 64]]] = weighted((8, 32), (1, 64))
 # Hypothesis mixes constants above 100 that it finds in loaded modules into what it draws: with a larger
@@ -79,6 +81,7 @@ def _contract(draw: st.DrawFn) -> c.Case:
         torch_autocast=draw(_TORCH_AUTOCAST),
         quantized_parameters=draw(_QUANTIZED_PARAMETERS) and not isinstance(recipe, c.HighPrecision),
         input_requires_grad=input_requires_grad,
+        rng_tracker=_drops_in_attention(leaves) and draw(_RNG_TRACKER),
         rows=ROWS_OF_TWO_GROUPS if _has_groups(leaves) else rows,
         width=draw(_WIDTHS),
         seed=draw(_SEEDS),
@@ -88,6 +91,10 @@ def _contract(draw: st.DrawFn) -> c.Case:
 def _has_groups(leaves: list[c.Leaf]) -> bool:
     """Tell whether a module splits the rows into groups, and so needs more of them."""
     return any(isinstance(leaf, c.GroupedLinear) and leaf.groups > 1 for leaf in leaves)
+
+
+def _drops_in_attention(leaves: list[c.Leaf]) -> bool:
+    return any(isinstance(leaf, ATTENTION) and leaf.dropout > 0 for leaf in leaves)
 
 
 _CONTRACT: Final = _contract()

@@ -29,7 +29,7 @@ WEIGHTS: Final[dict[Kind, int]] = {
     c.TorchGELU: 3,
     c.TorchDropout: 3,
     c.OpsLinear: 4,
-    c.MultiheadAttention: 4,
+    c.MultiheadAttention: 5,
     c.TransformerLayer: 4,
 }
 """How often each kind is drawn; the simplest first, and the slow ones seldom."""
@@ -41,6 +41,9 @@ RECOGNISED: Final[frozenset[Kind]] = frozenset(
     }
 )  # fmt: skip
 """The kinds by which ``te.checkpoint`` tells that a module is its own to checkpoint."""
+
+ATTENTION: Final = (c.MultiheadAttention, c.TransformerLayer)
+"""The kinds that can draw their dropout under a tracker of random states."""
 
 ANCHORS: Final[frozenset[Kind]] = frozenset(
     kind for kind in WEIGHTS if kind not in (c.OpsLinear, c.TorchDropout)
@@ -70,8 +73,8 @@ _OPTIONS: Final[dict[Kind, list[dict[str, Any]]]] = {
         {"bias": False, "normalization": "RMSNorm", "activation": "swiglu"},
     ],
     c.GroupedLinear: [{}, {}, {"groups": 2}, {"groups": 2}, {"bias": False}],
-    c.MultiheadAttention: [{}, {}, {"input_layernorm": True}, {"dropout": 0.1}],
-    c.TransformerLayer: [{}, {}, {"activation": "swiglu"}, {"dropout": 0.1}],
+    c.MultiheadAttention: [{}, {"input_layernorm": True}, {"dropout": 0.1}],
+    c.TransformerLayer: [{}, {"activation": "swiglu"}, {"dropout": 0.1}],
     c.OpsLinear: [{}, {}, {}, {"bias": False}],
     c.TorchLinear: [{}, {}, {}, {"bias": False}],
     c.TorchDropout: [{"p": 0.1}, {"p": 0.5}],
