@@ -197,11 +197,12 @@ def test_cached_weights_are_used_until_the_next_first_microbatch(recipe_name: st
     output(True)
     before = output(False)
     with torch.no_grad():
-        module.weight.mul_(2.0)
+        # Halved, it still fits under the scale that the cached weights were cast with.
+        module.weight.mul_(0.5)
     stale = output(False)
     fresh = output(True)
     assert relative_error(stale, before) < 0.1
-    assert relative_error(fresh, 2.0 * stale) < 0.15
+    assert relative_error(fresh, 0.5 * stale) < 0.15
 
 
 @pytest.mark.parametrize("recipe_name", ["delayed", "current"])

@@ -287,3 +287,11 @@ def test_every_switch_of_a_mode_is_a_real_one(case: c.Case) -> None:
         if isinstance(step, c.SetMode):
             assert training[step.module] != step.training
             training[step.module] = step.training
+
+
+@draws
+@given(contract())
+def test_n_with_a_tracker_no_region_has_dropout(case: c.Case) -> None:
+    if case.rng_tracker:
+        leaves = [node for region in c.regions(case) for node in c.walk(region) if isinstance(node, c.Module)]
+        assert not any(validity.dropout_of(leaf) for leaf in leaves)
