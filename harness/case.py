@@ -7,8 +7,9 @@ A case holds no code, imports neither torch nor Transformer Engine, and is safe 
 
 from __future__ import annotations
 
+import functools
 import hashlib
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -30,12 +31,8 @@ ContextName: TypeAlias = Literal["null", "no_grad", "enable_grad"]
 Dtype: TypeAlias = Literal["float32", "bfloat16"]
 
 
-class _Data(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="type"):
-    """Common settings of all case structs: immutable, tagged, strict about unknown fields.
-
-    Defaults are left out of the JSON, so that a field added later renames no case. A default is never
-    changed without a new ``SCHEMA``.
-    """
+class _Data(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type"):
+    """Common settings of all case structs: immutable, tagged, and strict about unknown fields."""
 
 
 # --- Modules: the leaves of a graph. Each maps [rows / 2, 2, width] to the same shape. ---------------
@@ -262,7 +259,7 @@ class OptimizerStep(_Data, frozen=True, tag="OptimizerStep"):
 Step: TypeAlias = SetMode | Forward | Backward | Evaluate | OptimizerStep
 
 
-class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One experiment. See the module's docstring; ``harness.validity`` says which cases make sense."""
 
     graph: Node
@@ -277,8 +274,7 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     rows: Literal[16, 32] = 16
     width: Literal[32, 64] = 32
     seed: int = 0
-    # A factory's value is not taken for a default: every file names its schema.
-    schema: int = msgspec.field(default_factory=lambda: SCHEMA)
+    schema: int = SCHEMA
 
     @property
     def fingerprint(self) -> str:
@@ -287,8 +283,35 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
 
 def encode(case: Case) -> bytes:
-    """Return the canonical JSON of a case: a fixed order, no defaults, no insignificant white space."""
-    return msgspec.json.encode(case, order="deterministic")
+    """Return the canonical JSON of a case: that of ``plain``, without insignificant white space."""
+    return msgspec.json.encode(plain(case))
+
+
+def plain(case: Case) -> dict[str, Any]:
+    """Return a case as dictionaries and lists, in a fixed order, with its schema and without defaults.
+
+    Defaults are left out so that a field added later renames no case; in return no default is ever changed
+    without a new ``SCHEMA``.
+    """
+    return {**_plain(case), "schema": case.schema}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if not isinstance(value, msgspec.Struct):
+        return value
+    fields: dict[str, Any] = {"type": value.__struct_config__.tag} if isinstance(value, _Data) else {}
+    for name, default in _defaults(type(value)):
+        held = getattr(value, name)
+        if held != default:
+            fields[name] = _plain(held)
+    return fields
+
+
+@functools.cache
+def _defaults(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any], ...]:
+    return tuple((field.name, field.default) for field in msgspec.structs.fields(kind))
 
 
 def children(node: Node) -> tuple[Node, ...]:

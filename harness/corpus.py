@@ -113,7 +113,7 @@ def encode(saved: SavedCase) -> bytes:
         "format": FORMAT,
         "fingerprint": saved.case.fingerprint,
         "why": saved.why,
-        "case": saved.case,
+        "case": c.plain(saved.case),
         "seen": saved.seen,
         "where": saved.where,
         "found": saved.found,

@@ -31,6 +31,18 @@ def test_json_holds_what_is_not_a_default_and_always_the_schema() -> None:
     assert set(plain) == {"graph", "schedule", "schema"}
 
 
+def test_json_does_not_depend_on_how_a_case_was_made() -> None:
+    spelled_out = c.Case(
+        graph=c.Autocast(c.Region(c.Linear(training=True, bias=True), gain=None), enabled=True),
+        schedule=(c.Forward(float("1.0")), c.Backward(float("1.0"))),
+        recipe=c.DelayedScaling(history=4),
+    )
+    short = c.Case(graph=c.Autocast(c.Region(c.Linear())), schedule=(c.Forward(), c.Backward()))
+
+    assert c.encode(spelled_out) == c.encode(short)
+    assert msgspec.json.decode(c.encode(short), type=c.Case) == spelled_out
+
+
 def test_the_name_of_a_saved_case_never_changes() -> None:
     """A new name would orphan every file that people keep: give a new field a default instead."""
     assert CASE.fingerprint == "d1a85ea4507756c2"

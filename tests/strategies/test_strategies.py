@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from itertools import pairwise
+from typing import TypeVar
 
 import pytest
 from hypothesis import given, settings
@@ -12,24 +13,26 @@ from hypothesis import strategies as st
 from hypothesis.errors import InvalidArgument
 
 from harness import case as c
+from harness import record
 from harness.features import CATALOGUE, features
 from strategies import recipes
 from strategies.domains import DOMAINS, contract
 from strategies.graphs import Entrance, graphs
 from strategies.modules import ANCHORS, WEIGHTS, modules
 from strategies.schedules import schedules
-from strategies.weights import rarely, weighted
+from strategies.weights import PLACES, rarely, weighted
 
+T = TypeVar("T")
 draws = settings(database=None, deadline=None, derandomize=True)
 
 
-def drawn(strategy: st.SearchStrategy[c.Case], count: int) -> list[c.Case]:
+def drawn(strategy: st.SearchStrategy[T], count: int) -> list[T]:
     """Return what a fixed seed draws; a failed health check fails the test."""
-    cases: list[c.Case] = []
+    cases: list[T] = []
 
     @settings(draws, max_examples=count)
     @given(strategy)
-    def collect(case: c.Case) -> None:
+    def collect(case: T) -> None:
         cases.append(case)
 
     collect()
@@ -53,6 +56,23 @@ def test_nothing_imports_torch_or_transformer_engine() -> None:
         "sys.exit('torch' in sys.modules or 'transformer_engine' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True)  # noqa: S603
+
+
+def test_a_seed_draws_the_same_cases_whatever_else_is_imported() -> None:
+    """This process holds pytest and the tests; a fresh one holds next to nothing."""
+    program = (
+        "from harness.record import draw; from strategies.domains import contract;"
+        "print(*(case.fingerprint for case in draw(contract(), 300, seed=3)))"
+    )
+    fresh = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)  # noqa: S603
+    assert fresh.stdout.split() == [case.fingerprint for case in record.draw(contract(), 300, seed=3)]
+
+
+def test_no_choice_has_more_places_than_stay_reproducible() -> None:
+    choice = weighted((1000, "often"), (1, "seldom"))
+    assert set(drawn(choice, 400)) == {"often", "seldom"}
+    with pytest.raises(InvalidArgument):
+        weighted(*((1, number) for number in range(PLACES + 1)))
 
 
 def test_every_domain_is_named_described_and_drawable() -> None:
@@ -106,7 +126,7 @@ def test_schedules_respect_what_they_are_told(steps: tuple[c.Step, ...]) -> None
         (lambda: modules([int]), "needs kinds"),  # type: ignore[list-item]
         (lambda: schedules([]), "at least one module"),
         (lambda: schedules([True], mode_sensitive=[1]), "no module 1"),
-        (lambda: weighted(), "at least one choice"),
+        (lambda: weighted(), "1 to 100 choices"),
         (lambda: weighted((0, "a")), "at least 1"),
         (lambda: rarely(100, st.none(), otherwise=None), "percentage"),
     ],
