@@ -54,9 +54,9 @@ class Backend(ABC):
     def synchronize(self) -> None:
         """Wait until all that was launched has finished."""
 
-    @abstractmethod
     def rng_states(self) -> tuple[torch.Tensor, ...]:
         """Return the state of the CPU's generator and of the device's, as bytes."""
+        return torch.get_rng_state(), torch.cuda.get_rng_state()
 
     def seed(self, seed: int) -> None:
         """Seed every generator that a case may draw from."""

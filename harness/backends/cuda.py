@@ -28,10 +28,6 @@ class CudaBackend(Backend):
         """Wait for the GPU."""
         torch.cuda.synchronize(self.device)
 
-    def rng_states(self) -> tuple[torch.Tensor, ...]:
-        """Return the states of the CPU's and of the GPU's generator."""
-        return torch.get_rng_state(), torch.cuda.get_rng_state(self.device)
-
 
 def start(reason: str) -> CudaBackend:
     """Import Transformer Engine on its compiled extension."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ import torch
 from harness.backends.cpu.unwritten import UnwrittenKernel
 from harness.errors import HarnessFault
 from tests.backends.golden_case import delayed_quantizer, extension
-from tests.backends.test_modules import autocast, recipe
+from tests.backends.test_modules import autocast
 
 if TYPE_CHECKING:
     from harness.backends import Backend
@@ -112,46 +112,3 @@ def test_memory_held_counts_the_buffers_of_fp8_tensors(backend: Backend) -> None
     result = extension().quantize(torch.ones(64, 64), quantizer)
     assert backend.memory_held() - before == 2 * 64 * 64 + 4
     del result
-
-
-def test_dropout_draws_from_the_generator_that_te_saves(backend: Backend) -> None:
-    backend.seed(7)
-    before = backend.rng_states()
-    first = torch.nn.functional.dropout(torch.ones(100))
-    assert not torch.equal(backend.rng_states()[1], before[1])
-    torch.cuda.default_generators[0].set_state(before[1])
-    assert torch.equal(torch.nn.functional.dropout(torch.ones(100)), first)
-
-
-def _layer(tracker: Any) -> Any:
-    import transformer_engine.pytorch as te
-
-    return te.TransformerLayer(
-        32, 64, 4, hidden_dropout=0.2, attention_dropout=0.2, get_rng_state_tracker=lambda: tracker
-    )
-
-
-@pytest.mark.parametrize("use_reentrant", [False, True])
-@pytest.mark.parametrize("tracked", [False, True])
-def test_a_checkpoint_repeats_the_dropout_of_its_first_phase(
-    backend: Backend, use_reentrant: bool, tracked: bool
-) -> None:
-    import transformer_engine.pytorch as te
-    from transformer_engine.pytorch.distributed import CudaRNGStatesTracker
-
-    results = []
-    for checkpointed in (False, True):
-        backend.seed(11)
-        tracker = CudaRNGStatesTracker()
-        tracker.add("model-parallel-rng", 1234)
-        layer = _layer(tracker if tracked else None) if tracked else te.TransformerLayer(32, 64, 4)
-        x = torch.randn(16, 2, 32, requires_grad=True)
-        options = {"get_rng_state_tracker": lambda tracker=tracker: tracker} if tracked else {}
-        with autocast(recipe("delayed")):
-            output = (
-                te.checkpoint(layer, x, use_reentrant=use_reentrant, **options) if checkpointed else layer(x)
-            )
-        output.sum().backward()
-        results.append([x.grad, *(parameter.grad for parameter in layer.parameters())])
-    direct, repeated = results
-    assert all(torch.equal(mine, theirs) for mine, theirs in zip(repeated, direct, strict=True))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+from typing import Any
 
 import torch
 
@@ -49,10 +50,12 @@ class CpuBackend(Backend):
     def synchronize(self) -> None:
         """Do nothing: every kernel has finished when it returns."""
 
-    def rng_states(self) -> tuple[torch.Tensor, ...]:
-        """Return the state of the one generator, which stands for the device's as well."""
-        state = torch.get_rng_state()
-        return state, state
+    def seed(self, seed: int) -> None:
+        """Seed the CPU's generator and the device's, on a state to which nothing else points."""
+        # An error may have left a tracker's state current.
+        default: Any = torch.cuda.default_generators[0]
+        default.graphsafe_set_state(default.clone_state())
+        super().seed(seed)
 
 
 def start(reason: str) -> CpuBackend:

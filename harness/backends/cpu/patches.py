@@ -14,6 +14,9 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.utils.checkpoint
+
+from harness.backends.cpu.generators import device_generator
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,17 +32,21 @@ _PROPERTIES = SimpleNamespace(
 _FACTORIES = ("arange", "empty", "empty_like", "eye", "ones", "tensor", "zeros")
 
 
-class GraphWithoutGenerators:
-    """Stands for ``torch.cuda.CUDAGraph``: no CUDA graph can be made, none registers a generator."""
+class NoGraph:
+    """Stands for ``torch.cuda.CUDAGraph``: none can be made."""
 
     def __init__(self, *_args: Any, **_kwargs: Any) -> None:
         raise RuntimeError("CUDA graphs do not exist on the CPU backend")
+
+    def register_generator_state(self, _generator: torch.Generator) -> None:
+        """Exist: by this name ``graph_safe_rng_available()`` tells that generators can share states."""
 
 
 def patch_torch() -> None:
     """Make torch answer as on a machine with one Hopper GPU, whose memory is the CPU's."""
     _claim_a_gpu()
-    _share_the_generator()
+    _give_the_gpu_a_generator()
+    _let_checkpoints_rewind_it()
     _keep_tensors_on_the_cpu()
 
 
@@ -47,9 +54,11 @@ def _claim_a_gpu() -> None:
     cuda: Any = torch.cuda
     # TransformerEngineBaseModule.__init__ and torch.autocast("cuda") refuse to work without a GPU.
     cuda.is_available = lambda: True
-    cuda.device_count = lambda: 1
-    # Used as a device argument, as a cache key, and to index default_generators.
-    cuda.current_device = lambda: 0
+    # torch.cuda.random imported both functions by name.
+    for module in (cuda, cuda.random):
+        module.device_count = lambda: 1
+        # Used as a device argument, as a cache key, and to index default_generators.
+        module.current_device = lambda: 0
     # FP8 support, the TN-only GEMM of Hopper, the size of the cuBLAS workspace.
     cuda.get_device_properties = lambda _device=None: _PROPERTIES
     cuda.get_device_capability = lambda _device=None: CAPABILITY
@@ -63,19 +72,28 @@ def _claim_a_gpu() -> None:
     version.cuda = version.cuda or "12.9"
     # get_extra_state() and set_extra_state() wait for the device.
     cuda.synchronize = lambda _device=None: None
-    # distributed.py imports both by name; the originals initialise CUDA.
-    cuda._lazy_init = lambda: None
-    cuda._lazy_call = lambda callback, **_kwargs: callback()
+    # What reads, sets or seeds a generator would initialise CUDA first, or wait until that is done.
+    cuda._initialized = True
 
 
-def _share_the_generator() -> None:
+def _give_the_gpu_a_generator() -> None:
     cuda: Any = torch.cuda
-    # Dropout draws from the CPU's generator here, so that one must be what TE saves and restores as "cuda".
-    cuda.default_generators = (torch.default_generator,)
-    # CudaRNGStatesTracker.add() seeds with it; the original waits for CUDA to be initialised.
-    cuda.manual_seed = lambda seed: torch.default_generator.manual_seed(int(seed))
-    # graph_safe_rng_available() looks at this class; graph-safe states do not exist for a CPU generator.
-    cuda.CUDAGraph = GraphWithoutGenerators
+    # Dropout draws from torch.default_generator here, so that one holds the GPU's state.
+    cuda.default_generators = (device_generator(),)
+    cuda.CUDAGraph = NoGraph
+    # What torch.get_rng_state() and its like reach is the CPU's generator, from which a model on a GPU draws
+    # nothing. It must not be the GPU's: te.checkpoint rewinds the CPU's always, the GPU's not with a tracker.
+    random: Any = torch.random
+    random.default_generator = torch.Generator()
+
+
+def _let_checkpoints_rewind_it() -> None:
+    # torch's checkpoint, to which te.checkpoint leaves what has no TE module, rewinds the generators of the
+    # devices that it finds the arguments on.
+    checkpoint: Any = torch.utils.checkpoint
+    checkpoint._infer_device_type = lambda *_args: "cuda"
+    checkpoint.get_device_states = lambda *_args: ([0], [torch.cuda.get_rng_state()])
+    checkpoint.set_device_states = lambda _devices, states, **_kwargs: torch.cuda.set_rng_state(*states)
 
 
 def _keep_tensors_on_the_cpu() -> None:
