@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from typing import Any, Protocol
 
@@ -34,6 +34,9 @@ class RegionCaller(Protocol):
 
     def region_runs(self, region: RegionModule) -> None:
         """Note that the region's callable is being run."""
+
+    def region_enters(self, region: RegionModule, context: str) -> None:
+        """Note that a context of the region is being entered: "forward" or "recompute"."""
 
 
 class ResidualModule(torch.nn.Module):
@@ -136,7 +139,14 @@ class RegionModule(torch.nn.Module):
     def contexts(self) -> tuple[Context, Context]:
         """Return fresh contexts for the forward and the recompute, as ``context_fn`` must."""
         contexts = self.node.contexts or c.Contexts()
-        return _GRAD_MODES[contexts.forward](), _GRAD_MODES[contexts.recompute]()
+        return self._told("forward", contexts.forward), self._told("recompute", contexts.recompute)
+
+    @contextmanager
+    def _told(self, name: str, mode: c.ContextName) -> Iterator[None]:
+        if self.caller is not None:
+            self.caller.region_enters(self, name)
+        with _GRAD_MODES[mode]():
+            yield
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Map [..., width] to the same shape."""

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
     from harness.verdict import Verdict
 
-CHUNK = 250
-"""Cases per Hypothesis run: many, since every run starts over with the simplest cases."""
+CHUNK = 100
+"""Cases per Hypothesis run: many, since every run starts over with the simplest cases, but not so many that
+workers wait for the last."""
 
 _MOST_CHUNKS = 1_000_000
 """How far apart the chunks of neighbouring seeds are, so that they share none."""
@@ -76,8 +77,6 @@ class Tally(msgspec.Struct):
     features: Counter[str] = msgspec.field(default_factory=Counter)
     oracles: Counter[str] = msgspec.field(default_factory=Counter)
     violations: Counter[str] = msgspec.field(default_factory=Counter)
-    direct_errors: int = 0
-    """Cases whose direct run raised: none in a domain that is valid by construction."""
 
     def count(self, case: c.Case, verdict: Verdict) -> None:
         """Add one judged case."""
@@ -85,7 +84,6 @@ class Tally(msgspec.Struct):
         self.features.update(features(case))
         self.oracles.update(verdict.evaluated)
         self.violations.update({violation.oracle for violation in verdict.violations})
-        self.direct_errors += verdict.direct_error is not None
 
     def add(self, more: Tally) -> None:
         """Add the counts of another tally; the time is the campaign's, and stays."""
@@ -93,7 +91,6 @@ class Tally(msgspec.Struct):
         self.features.update(more.features)
         self.oracles.update(more.oracles)
         self.violations.update(more.violations)
-        self.direct_errors += more.direct_errors
 
 
 def kind_of(verdict: Verdict) -> str | None:
@@ -132,7 +129,8 @@ def run_chunk(
         deadline: ``time.monotonic()`` after which no further case is drawn; None for no limit.
 
     Raises:
-        JudgingFault: whatever ``judge`` raised, with the case.
+        JudgingFault: whatever ``judge`` raised, with the case; or the direct run raised, which no case of a
+            domain that is valid by construction may do, and which would let the case hold for nothing.
     """
     kinds: dict[str, str | None] = {}
     first: dict[str, Failure] = {}
@@ -144,6 +142,8 @@ def run_chunk(
         if fingerprint in kinds:
             return
         verdict = judge(case)
+        if verdict.direct_error is not None and verdict.held:
+            raise HarnessFault(f"the direct run raised {verdict.direct_error.type}: no case of its domain")
         observe(case, verdict)
         kind = kinds[fingerprint] = kind_of(verdict)
         if kind is not None:
@@ -194,7 +194,8 @@ def _run(test: Callable[[c.Case], None], strategy: SearchStrategy[c.Case], seed:
 
     try:
         hypothesis.seed(seed)(_settings(cases)(hypothesis.given(strategy)(guarded)))()
-    except Violated:
+    except (Violated, hypothesis.errors.Flaky):
+        # A failure that does not come again when Hypothesis repeats it is still what was seen.
         pass
     except _Stop:
         if fault is not None:

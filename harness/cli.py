@@ -131,7 +131,7 @@ def _plan(
     from harness import workers as processes
 
     files.check_folder(corpus)
-    backend = target.check()
+    target.check()
     cases = cases or (DEFAULT_CASES if seconds is None else _UNLIMITED)
     return processes.Plan(
         target=target,
@@ -139,7 +139,7 @@ def _plan(
         seed=secrets.randbits(32) if seed is None else seed,
         cases=cases,
         seconds=seconds,
-        workers=processes.useful_workers(workers or processes.default_workers(backend), cases),
+        workers=processes.useful_workers(workers or processes.default_workers(), cases),
     )
 
 

@@ -112,6 +112,10 @@ class Run:
         """Note that the region's callable is being run."""
         self._recorder.runs(region)
 
+    def region_enters(self, region: RegionModule, context: str) -> None:
+        """Note that a context of the region is being entered."""
+        self._recorder.enters(region, context)
+
     # --- The schedule ---
 
     def run(self) -> Trace:
@@ -149,7 +153,7 @@ class Run:
                     self._optimizer_step()
         except HarnessError:
             raise
-        except torch.OutOfMemoryError as error:
+        except (MemoryError, torch.OutOfMemoryError) as error:
             raise HarnessFault(f"out of memory in step {number}: run fewer workers") from error
         except (Exception, SystemExit) as error:
             message = str(error).split("\n", 1)[0]

@@ -11,9 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
+import msgspec
+
 from harness.case import Case
 from harness.comparison import compare_tensors, equal_bits
-from harness.trace import Call, Event, Quantity, Trace
+from harness.trace import Call, Event, Phase, Quantity, Trace
 from harness.violations import OracleName, Violation
 
 Oracle: TypeAlias = Callable[[Case, Trace, Trace], Iterator[Violation]]
@@ -75,21 +77,39 @@ def pairing(_case: Case, _direct: Trace, checkpointed: Trace) -> Iterator[Violat
 def recompute_count(_case: Case, direct: Trace, checkpointed: Trace) -> Iterator[Violation]:
     """Each callable ran once in phase 1, and once in phase 2 where the checkpoint must recompute.
 
-    On the direct path it ran once in all.
+    On the direct path it ran once in all. Each run under the checkpoint was under the context that
+    ``context_fn`` gave for it, where the case has one: entered once, in its own phase.
     """
     for name, trace in (("direct", direct), ("checkpointed", checkpointed)):
-        runs = Counter((e.region, e.iteration, e.phase) for e in trace.events if not e.module)
+        done = Counter((e.region, e.iteration, e.phase, e.context) for e in trace.events if not e.module)
         for call in trace.calls:
-            counts = tuple(runs[call.region, call.iteration, phase] for phase in (1, 2))
-            expected = (1, int(call.recomputes and name == "checkpointed"))
-            if counts != expected:
-                message = (
-                    f"the {name} run ran the callable {counts[0]} times in the forward and {counts[1]} in"
-                    f" the backward, expected {expected[0]} and {expected[1]}"
+            recomputes = int(call.recomputes and name == "checkpointed")
+            yield from _miscounted(call, name, "the callable", "", done, (1, recomputes))
+            if call.has_contexts and name == "checkpointed":
+                yield from _miscounted(call, name, "the forward's context", "forward", done, (1, 0))
+                yield from _miscounted(
+                    call, name, "the recompute's context", "recompute", done, (0, recomputes)
                 )
-                yield Violation(
-                    oracle="recompute count", iteration=call.iteration, region=call.region, message=message
-                )
+
+
+def _miscounted(
+    call: Call,
+    run: str,
+    what: str,
+    context: str,
+    done: Counter[tuple[int, int, Phase, str]],
+    expected: tuple[int, int],
+) -> Iterator[Violation]:
+    phases: tuple[Phase, Phase] = (1, 2)
+    counts = tuple(done[call.region, call.iteration, phase, context] for phase in phases)
+    if counts != expected:
+        message = (
+            f"the {run} run went through {what} {counts[0]} times in the forward and {counts[1]} in the"
+            f" backward, expected {expected[0]} and {expected[1]}"
+        )
+        yield Violation(
+            oracle="recompute count", iteration=call.iteration, region=call.region, message=message
+        )
 
 
 def global_state(_case: Case, direct: Trace, checkpointed: Trace) -> Iterator[Violation]:
@@ -123,9 +143,7 @@ def same_errors(_case: Case, direct: Trace, checkpointed: Trace) -> Iterator[Vio
         assert mine is not None  # noqa: S101 - one of the two raised
         message = f"nothing raised: the direct run raised {mine.type}: {mine.message} (in {mine.doing})"
         iteration = mine.iteration
-    yield Violation(
-        oracle="same errors", iteration=iteration, message=message, queues=checkpointed.final_queues
-    )
+    yield Violation(oracle="same errors", iteration=iteration, message=message)
 
 
 def _found_no_snapshot(trace: Trace) -> bool:
@@ -178,10 +196,35 @@ def applicable(direct: Trace, checkpointed: Trace) -> tuple[OracleName, ...]:
     return tuple(ALL) if direct.error is None and checkpointed.error is None else _ON_ERRORS
 
 
+def grounded(direct: Trace, checkpointed: Trace) -> tuple[OracleName, ...]:
+    """Return the applicable oracles that had something to judge, so that a count of them means something.
+
+    Without delayed scaling no snapshot is due, and without a region nothing is recomputed.
+    """
+    due = any(event.delayed or event.pushed or event.popped for event in checkpointed.events)
+    vacuous = set()
+    if not due:
+        vacuous |= {"FIFO drained", "pairing"}
+    if not any(call.recomputes for call in checkpointed.calls):
+        vacuous |= {"pairing", "recompute count"}
+    if not any(direct.state_layout.values()):
+        vacuous.add("FP8 state")
+    if len(checkpointed.memory) < 2:
+        vacuous.add("steady memory")
+    return tuple(name for name in applicable(direct, checkpointed) if name not in vacuous)
+
+
 def judge(case: Case, direct: Trace, checkpointed: Trace) -> list[Violation]:
     """Return every violation that the applicable oracles find."""
     names = applicable(direct, checkpointed)
-    return [violation for name in names for violation in ALL[name](case, direct, checkpointed)]
+    found = [violation for name in names for violation in ALL[name](case, direct, checkpointed)]
+    lengths = {standstill.iteration: standstill.queues for standstill in checkpointed.standstills}
+    return [
+        violation
+        if violation.queues
+        else msgspec.structs.replace(violation, queues=lengths.get(violation.iteration, {}))
+        for violation in found
+    ]
 
 
 def _tensors(
@@ -195,7 +238,6 @@ def _tensors(
             module=name or None,
             message=message,
             difference=difference,
-            queues=checkpointed.final_queues,
         )
 
 

@@ -52,6 +52,10 @@ class Probe(ABC):
         queues = self._queues()
         return queues[position] if position is not None and position < len(queues) else None
 
+    def snapshots(self) -> int:
+        """Return how many snapshots all queues of the process hold, whether or not a module knows its own."""
+        return sum(len(queue) for queue in self._queues())
+
     def first_flags(self) -> list[bool]:
         """Return the list of first-module flags, one per pending phase 1."""
         flags: list[bool] = te_distributed.activation_recompute_forward._is_first_fp8_module

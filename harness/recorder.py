@@ -64,7 +64,15 @@ class Recorder:
         pushed = [self._new_number(s) for s in later if id(s) not in kept_from]
         delayed = self._probe.is_delayed(module)
         self._trace.events.append(
-            Event(region, self.iteration, self.phase, name, delayed, tuple(pushed), tuple(popped))
+            Event(
+                region,
+                self.iteration,
+                self.phase,
+                module=name,
+                delayed=delayed,
+                pushed=tuple(pushed),
+                popped=tuple(popped),
+            )
         )
 
     def _new_number(self, snapshot: object) -> int:
@@ -74,16 +82,24 @@ class Recorder:
 
     def called(self, region: RegionModule, grad_enabled: bool, needs_grad: bool) -> None:
         """Note that the graph reached a region."""
-        reentrant = region.node.use_reentrant
-        self._trace.calls.append(Call(region.number, self.iteration, grad_enabled, needs_grad, reentrant))
+        node = region.node
+        has_contexts = node.contexts is not None
+        self._trace.calls.append(
+            Call(region.number, self.iteration, grad_enabled, needs_grad, node.use_reentrant, has_contexts)
+        )
 
     def runs(self, region: RegionModule) -> None:
         """Note that a region's callable is being run."""
         self._trace.events.append(Event(region.number, self.iteration, self.phase))
 
+    def enters(self, region: RegionModule, context: str) -> None:
+        """Note that one of the contexts that a region's ``context_fn`` returned is being entered."""
+        self._trace.events.append(Event(region.number, self.iteration, self.phase, context=context))
+
     def queues(self) -> dict[str, int]:
-        """Return the lengths of the queues that are not empty."""
+        """Return the lengths of the queues that are not empty, of modules and of no module's."""
         lengths = {name: len(self._probe.queue(module) or ()) for name, module in self._watched}
+        lengths["(no module)"] = self._probe.snapshots() - sum(lengths.values())
         return {name: length for name, length in lengths.items() if length}
 
     def close(self) -> None:

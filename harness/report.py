@@ -121,8 +121,6 @@ def summary(plan: Plan, outcome: Outcome) -> None:
         "TE": f"{where.get('transformer_engine')}, {where.get('te_mode')}, {where.get('checkpointer')}",
         "violations": _pairs(tally.violations) or "none",
     }
-    if tally.direct_errors:
-        rows["direct run raised"] = f"in {_count(tally.direct_errors, 'case')}, which tell nothing"
     if outcome.interrupted:
         rows["interrupted"] = "before all cases were drawn"
     table(rows.items())

@@ -29,11 +29,12 @@ class Session:
     Args:
         backend: the active backend.
         te_mode: ``corrected`` applies what the installed TE lacks of the fix; ``installed`` takes it as is.
-        checkpointer: the function under test; None for the installed ``te.checkpoint``.
+        checkpointer: the function under test, or ``module:function``, which is imported once TE is as wanted:
+            a module may hold ``te.checkpoint`` under a name of its own. None for the installed one.
     """
 
     def __init__(
-        self, backend: Backend, te_mode: TeMode = "corrected", checkpointer: Checkpointer | None = None
+        self, backend: Backend, te_mode: TeMode = "corrected", checkpointer: Checkpointer | str | None = None
     ) -> None:
         self.backend = backend
         self.te_mode = te_mode
@@ -41,7 +42,9 @@ class Session:
         self.lacking = missing_parts(self.probe, backend.device)
         self.correction = Correction(self.lacking if te_mode == "corrected" else frozenset())
         self.correction.apply()
-        self._checkpointer = checkpointer
+        self._checkpointer = (
+            load_checkpointer(checkpointer) if isinstance(checkpointer, str) else checkpointer
+        )
 
     def judge(self, case: Case) -> Verdict:
         """Run a case directly and checkpointed, and return what the oracles say."""
@@ -53,7 +56,7 @@ class Session:
         return Verdict(
             fingerprint=case.fingerprint,
             violations=tuple(violations),
-            evaluated=oracles.applicable(direct, checkpointed),
+            evaluated=oracles.grounded(direct, checkpointed),
             direct_error=direct.error,
             checkpointed_error=checkpointed.error,
             queues=tuple(standstill.queues for standstill in checkpointed.standstills),
@@ -84,28 +87,30 @@ class Session:
         if not any(violation.difference for violation in violations):
             return violations
         again = run_direct(case, inputs, self.backend, self.probe)
-        floor = {(v.oracle, v.iteration, v.module) for v in oracles.judge(case, direct, again)}
+        # Of two direct runs only the tensors can be compared: neither recomputes.
+        floor = {
+            (v.oracle, v.iteration, v.module) for v in oracles.judge(case, direct, again) if v.difference
+        }
         return [
-            msgspec.structs.replace(v, noise=True) if (v.oracle, v.iteration, v.module) in floor else v
+            msgspec.structs.replace(v, noise=True)
+            if v.difference and (v.oracle, v.iteration, v.module) in floor
+            else v
             for v in violations
         ]
 
 
-def load_checkpointer(name: str | None) -> Checkpointer | None:
-    """Import ``module:function``; None stands for the installed ``te.checkpoint``.
+def load_checkpointer(name: str) -> Checkpointer:
+    """Import a checkpointer named ``module:function``.
 
     Raises:
-        InvalidInput: the name is not of that form, or there is no such function.
+        InvalidInput: the module cannot be imported, for whatever reason, or has no such function.
     """
-    if name is None:
-        return None
     module, _, function = name.partition(":")
-    if not module or not function:
-        raise InvalidInput(f"--checkpointer takes module:function, not {name!r}.")
     try:
         found: Checkpointer = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as error:
-        raise InvalidInput(f"--checkpointer {name}: {error}; give an importable module:function.") from error
+    except (Exception, SystemExit) as error:
+        told = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise InvalidInput(f"--checkpointer {name}: {told}; give an importable module:function.") from error
     if not callable(found):
         raise InvalidInput(f"--checkpointer {name}: this is not a function.")
     return found

@@ -41,13 +41,13 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         from harness import backends
 
         backend = backends.activate(self.backend)
-        from harness.session import Session, load_checkpointer
+        from harness.session import Session
 
         # A checkpointer is often a file beside the user; a console script does not look there by itself.
         here = str(Path.cwd())
         if self.checkpointer is not None and here not in sys.path:
             sys.path.append(here)
-        return Session(backend, self.te_mode, load_checkpointer(self.checkpointer))
+        return Session(backend, self.te_mode, self.checkpointer)
 
     def where(self, session: Session) -> dict[str, str]:
         """Return what a saved case or a record says about where it was made."""

@@ -26,7 +26,7 @@ class TensorKey(NamedTuple):
 class Call(msgspec.Struct, frozen=True):
     """One call of a region: ``grad_enabled`` and ``needs_grad`` (any tensor argument) are as at entry.
 
-    ``reentrant`` is the region's own flag.
+    ``reentrant`` is the region's own flag; ``has_contexts`` says that it passes a ``context_fn``.
     """
 
     region: int
@@ -34,6 +34,7 @@ class Call(msgspec.Struct, frozen=True):
     grad_enabled: bool
     needs_grad: bool
     reentrant: bool
+    has_contexts: bool = False
 
     @property
     def recomputes(self) -> bool:
@@ -46,7 +47,10 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Event(msgspec.Struct, frozen=True):
-    """A region's callable was run (``module`` empty), or an FP8 module's forward inside a region was.
+    """A region's callable was run, an FP8 module's forward inside a region was, or a context was entered.
+
+    For a callable, ``module`` and ``context`` are empty; ``context`` says which of the two that
+    ``context_fn`` returned, "forward" or "recompute".
 
     ``pushed`` and ``popped`` number the snapshots in the order in which they were pushed; -1 is one
     whose push was not seen.
@@ -60,6 +64,7 @@ class Event(msgspec.Struct, frozen=True):
     delayed: bool = False
     pushed: tuple[int, ...] = ()
     popped: tuple[int, ...] = ()
+    context: str = ""
 
 
 class RunError(msgspec.Struct, frozen=True):
@@ -105,8 +110,3 @@ class Trace:
         """Return the number of the innermost region that a parameter or an FP8 state belongs to."""
         inside = [n for n, path in enumerate(self.region_paths) if not path or name.startswith(path + ".")]
         return inside[-1] if inside else None
-
-    @property
-    def final_queues(self) -> dict[str, int]:
-        """Queue lengths at the last standstill."""
-        return self.standstills[-1].queues if self.standstills else {}

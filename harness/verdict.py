@@ -14,6 +14,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str
     violations: tuple[Violation, ...]
     evaluated: tuple[OracleName, ...] = ()
+    """The oracles that had something to judge."""
     direct_error: RunError | None = None
     checkpointed_error: RunError | None = None
     queues: tuple[dict[str, int], ...] = ()

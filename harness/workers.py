@@ -188,7 +188,7 @@ def run(plan: Plan, on_progress: Callable[[Tally], None] = lambda _tally: None) 
     return supervisor.outcome
 
 
-def default_workers(_backend: str) -> int:
+def default_workers() -> int:
     """Return how many workers ``auto`` stands for: one per core that this process may use.
 
     That goes for a GPU too: the work is bound by launches, and many processes share one GPU well.
@@ -213,7 +213,7 @@ def _run_here(plan: Plan, supervisor: _Supervisor) -> None:
 def _run_in_processes(plan: Plan, supervisor: _Supervisor) -> None:
     crew = _Crew(plan, supervisor)
     try:
-        crew.start(useful_workers(plan.workers, plan.cases))
+        crew.start(plan.workers)
         while crew.busy and supervisor.outcome.fault is None:
             crew.listen()
             supervisor.tick()
@@ -307,6 +307,9 @@ def _serve(plan: Plan, send: _Send, next_chunk: Callable[[], Chunk | None]) -> N
     except HarnessError as error:
         case = error.case if isinstance(error, JudgingFault) else None
         send(Broken(str(error), error.exit_code, case))
+    except Exception as error:
+        send(Broken(f"{type(error).__name__}: {error}", HarnessFault.exit_code, None))
+        raise
 
 
 def _obituary(code: int | None) -> str:

@@ -15,7 +15,9 @@ j. magnitudes may be zero (``schedules``);
 k. regions may run without any autocast (``regions``);
 l. an evaluation meets no region with gradients on (``grad_modes``);
 m. the first forward of all is not in inference mode (``schedules``);
-n. a tracker of random states goes with regions without dropout (``domains``).
+n. a tracker of random states goes with regions without dropout (``domains``);
+o. with gradients switched on, no frozen ``LayerNormMLP`` has RMSNorm (``frozen``);
+p. after TE modules without FP8, nothing frozen leads with ``LayerNormLinear`` (``frozen``).
 """
 
 from __future__ import annotations

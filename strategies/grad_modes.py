@@ -94,7 +94,4 @@ def evaluations_of(graph: c.Node) -> tuple[EvaluationMode, ...]:
         return ()
     if not enables_gradients(graph):
         return ("no_grad", "inference_mode")
-    # With gradients on, a frozen LayerNormMLP with RMSNorm and an input that needs none looks for a bias
-    # that its normalization lacks, and raises AttributeError (module/layernorm_mlp.py, 2.19 and 2.20.2).
-    biasless = (n for n in c.walk(graph) if isinstance(n, c.LayerNormMLP) and n.normalization == "RMSNorm")
-    return () if any(node.frozen for node in biasless) else ("no_grad",)
+    return ("no_grad",)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from harness import case as c
 from strategies import grad_modes
+from strategies.frozen import thawed
 from strategies.modules import ANCHORS, PARAMETERISED, modules
 from strategies.regions import Layout, regions
 from strategies.weights import rarely, weighted
@@ -158,7 +159,7 @@ def _graph(draw: st.DrawFn) -> Entrance:
     opening = draw(_OPENING)
     if opening is not None:
         graph = _chain([c.Autocast(opening) if layout == "each" else opening, graph])
-    return Entrance(c.Autocast(graph) if layout == "around" else graph, opening is None)
+    return Entrance(thawed(c.Autocast(graph) if layout == "around" else graph), opening is None)
 
 
 _GRAPHS: Final = _graph()

@@ -72,13 +72,15 @@ def surroundings(*, enclosed: bool, enabling: bool) -> st.SearchStrategy[Surroun
     body switches gradients on.
     """
     # Rule g: a nested autocast, enabled or not, is nested in an enabled one.
-    # Inference mode must not meet anything that switches gradients on, see grad_modes.CUTS.
+    # Gradients that are switched on only to be cut off again are for nothing, but mark their module as the
+    # first one: its backward, which never comes, was to update the backward scales (quantization.py,
+    # is_first_fp8_module). And inference mode must meet nothing of the kind, see grad_modes.CUTS.
     return weighted(
         *(
             (weight, surrounding)
             for weight, surrounding in _SURROUNDINGS
             if (enclosed or surrounding.name not in ("nested autocast", "FP8 off"))
-            and not (enabling and surrounding.outer == "inference_mode")
+            and not (enabling and surrounding.name == "cut")
         )
     )
 
@@ -107,8 +109,7 @@ def regions(draw: st.DrawFn, body: c.Node, layout: Layout) -> c.Node:
     exotic = draw(_EXOTIC)
     if exotic:
         function, gain = draw(_FUNCTIONS), draw(_GAINS)
-    switched_on = surrounding.name.startswith("re-enabled") or (surrounding.name == "cut" and enabling)
-    if switched_on and not is_recognised(body, function):
+    if surrounding.name.startswith("re-enabled") and not is_recognised(body, function):
         # Rule f: PyTorch's checkpoint, entered with gradients off, returns a result without one whatever
         # happens inside. A callable keeps the region with Transformer Engine.
         function = "callable"

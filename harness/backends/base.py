@@ -50,10 +50,6 @@ class Backend(ABC):
     def memory_held(self) -> int:
         """Return the bytes that live tensors hold."""
 
-    @abstractmethod
-    def synchronize(self) -> None:
-        """Wait until all that was launched has finished."""
-
     def rng_states(self) -> tuple[torch.Tensor, ...]:
         """Return the state of the CPU's generator and of the device's, as bytes."""
         return torch.get_rng_state(), torch.cuda.get_rng_state()

@@ -24,10 +24,6 @@ class CudaBackend(Backend):
         """Return the bytes of tensors on the GPU."""
         return torch.cuda.memory_allocated(self.device)
 
-    def synchronize(self) -> None:
-        """Wait for the GPU."""
-        torch.cuda.synchronize(self.device)
-
 
 def start(reason: str) -> CudaBackend:
     """Import Transformer Engine on its compiled extension."""

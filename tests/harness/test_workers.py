@@ -90,4 +90,4 @@ def test_no_worker_is_started_for_nothing() -> None:
 
 
 def test_there_is_a_worker_by_default() -> None:
-    assert workers.default_workers("cpu") >= 1
+    assert workers.default_workers() >= 1

@@ -291,6 +291,34 @@ def test_every_switch_of_a_mode_is_a_real_one(case: c.Case) -> None:
 
 @draws
 @given(contract())
+def test_b_nothing_switches_gradients_on_only_to_have_them_cut(case: c.Case) -> None:
+    for visit in run(case):
+        cuts = isinstance(visit.node, c.GradMode) and visit.node.mode not in ENABLING and not visit.result
+        if cuts and visit.state.gradients:
+            below = [node for node in c.walk(visit.node) if isinstance(node, c.GradMode)]
+            assert not any(node.mode in ENABLING for node in below)
+
+
+@draws
+@given(contract())
+def test_o_with_gradients_switched_on_no_frozen_mlp_looks_for_a_bias(case: c.Case) -> None:
+    if any(isinstance(node, c.GradMode) and node.mode in ENABLING for node in c.walk(case.graph)):
+        mlps = [leaf for leaf in c.modules(case) if isinstance(leaf, c.LayerNormMLP)]
+        assert not any(leaf.frozen and leaf.normalization == "RMSNorm" for leaf in mlps)
+
+
+@draws
+@given(contract())
+def test_p_after_te_modules_without_fp8_nothing_frozen_leads_with_layernorm_linear(case: c.Case) -> None:
+    visits = run(case)
+    high = [v for v in visits if isinstance(v.node, TE_KINDS) and not v.state.fp8]
+    if high and any(v.state.fp8 for v in visits):
+        kinds = (c.LayerNormLinear, c.MultiheadAttention, c.TransformerLayer)
+        assert not any(isinstance(leaf, kinds) and leaf.frozen for leaf in c.modules(case))
+
+
+@draws
+@given(contract())
 def test_n_with_a_tracker_no_region_has_dropout(case: c.Case) -> None:
     if case.rng_tracker:
         leaves = [node for region in c.regions(case) for node in c.walk(region) if isinstance(node, c.Module)]

@@ -47,9 +47,6 @@ class CpuBackend(Backend):
                 held[storage.data_ptr()] = storage.nbytes()
         return sum(held.values())
 
-    def synchronize(self) -> None:
-        """Do nothing: every kernel has finished when it returns."""
-
     def seed(self, seed: int) -> None:
         """Seed the CPU's generator and the device's, on a state to which nothing else points."""
         # An error may have left a tracker's state current.
