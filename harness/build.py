@@ -170,6 +170,12 @@ class Model:
             self.root = self._build(case.graph)
         self.parameters = list(self.root.named_parameters())
 
+    def switches(self) -> tuple[tuple[str, str], ...]:
+        """Return each module's mode and whether each parameter is frozen, as one word each."""
+        modes = "".join("t" if module.training else "e" for module in self.root.modules())
+        grads = "".join("g" if parameter.requires_grad else "f" for _, parameter in self.parameters)
+        return ("modes of the modules (t: train, e: eval)", modes), ("parameters (f: frozen)", grads)
+
     def _build(self, node: c.Node) -> torch.nn.Module:
         if isinstance(node, c.Module):
             return self._leaf(node)

@@ -48,7 +48,14 @@ class _Group(click.Group):
             code = _complain(f"{error.format_message()}{hint}", USAGE)
         except (click.Abort, KeyboardInterrupt):
             code = _complain("interrupted", INTERRUPTED)
-        except Exception:  # whatever else goes wrong is a fault of the harness, and is to be seen whole
+        except ModuleNotFoundError as error:
+            told = f"{error.name} is not installed: install this package with what it depends on."
+            code = _complain(told, CannotRunHere.exit_code)
+        except OSError as error:
+            if error.filename is None:
+                raise
+            code = _complain(f"{error.filename!s:.200}: {error.strerror}; give another path.", USAGE)
+        except BaseException:  # whatever else goes wrong is a fault of the harness, and is to be seen whole
             traceback.print_exc()
             code = FAULT
         sys.exit(code or HELD)
@@ -210,7 +217,7 @@ def replay(paths: tuple[Path, ...], **target: Any) -> int:
         for saved in cases:
             verdict = session.judge(saved.case)
             violated += not verdict.held
-            click.echo("\n".join(replay_lines(saved, verdict.violations)))
+            click.echo("\n".join(replay_lines(saved, verdict)))
     return VIOLATED if violated else HELD
 
 

@@ -27,6 +27,8 @@ Checkpointer: TypeAlias = Callable[..., Any]
 
 LEARNING_RATE = 0.125
 _BATCH = 2
+_MESSAGE = 300
+"""Characters of an error's message that are kept."""
 
 
 class Inputs:
@@ -155,8 +157,11 @@ class Run:
             raise
         except (MemoryError, torch.OutOfMemoryError) as error:
             raise HarnessFault(f"out of memory in step {number}: run fewer workers") from error
-        except (Exception, SystemExit) as error:
-            message = str(error).split("\n", 1)[0]
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            # A function under test may raise anything, with a message of any length and content.
+            message = str(error).split("\n", 1)[0][:_MESSAGE].encode("utf-8", "replace").decode()
             where = number, type(step).__name__, self._recorder.iteration
             self.trace.error = RunError(*where, type(error).__name__, message)
         return None
@@ -164,7 +169,8 @@ class Run:
     def _forward(self, data: torch.Tensor) -> torch.Tensor:
         for _, parameter in self._model.parameters:
             parameter.grad = None
-        x = data.detach().requires_grad_(self._case.input_requires_grad)
+        # A copy: what a function under test does to its input must not reach the other runs.
+        x = data.clone().requires_grad_(self._case.input_requires_grad)
         out = self._call_model(x)
         self._pending = (x, out)
         return out.detach()
@@ -173,13 +179,13 @@ class Run:
         if self._pending is None:
             raise HarnessFault("a backward without a pending forward: the case was not checked")
         x, out = self._pending
-        torch.autograd.backward([out], [gradient.to(out.dtype)])
+        torch.autograd.backward([out], [gradient.to(out.dtype, copy=True)])
         self._pending = None
         return x.grad
 
     def _evaluate(self, data: torch.Tensor, mode: str) -> torch.Tensor:
         with torch.inference_mode() if mode == "inference_mode" else torch.no_grad():
-            return self._call_model(data).detach()
+            return self._call_model(data.clone()).detach()
 
     def _optimizer_step(self) -> None:
         if self._optimizer is None:
@@ -223,7 +229,7 @@ class Run:
             with torch.no_grad():
                 packed = torch.cat([tensor.detach().reshape(-1) for _, tensor in state])
             self._keep("FP8 state", packed)
-        flags = self._probe.flags()
+        flags = (*self._probe.flags(), *self._model.switches())
         self.trace.standstills.append(
             Standstill(iteration, self._recorder.queues(), len(self._probe.first_flags()), flags)
         )

@@ -71,10 +71,13 @@ class Probe(ABC):
             ("grad enabled", str(torch.is_grad_enabled())),
             ("inference mode", str(torch.is_inference_mode_enabled())),
             ("torch autocast", str(torch.is_autocast_enabled("cuda"))),
+            ("torch autocast on the CPU", str(torch.is_autocast_enabled("cpu"))),
+            ("default dtype", str(torch.get_default_dtype())),
+            ("deterministic algorithms", str(torch.are_deterministic_algorithms_enabled())),
         )
 
     def reset(self) -> None:
-        """Put everything that TE keeps per process back to how it was at import.
+        """Put everything that TE keeps per process back to how it was at import, and torch's switches.
 
         ``FP8GlobalStateManager.reset`` clears the recompute queues, but neither the list of first-module
         flags, nor the region and phase flags, nor the process-wide reentrant flag (2.20.2).
@@ -84,6 +87,10 @@ class Probe(ABC):
         setattr(te_distributed, self._region_flag, False)
         setattr(te_distributed, self._phase_flag, False)
         setattr(te_distributed, _REENTRANT_FLAG, True)
+        torch.set_default_dtype(torch.float32)
+        torch.use_deterministic_algorithms(False)
+        for device in ("cuda", "cpu"):
+            torch.set_autocast_enabled(device, False)
         # The last attention's parameters are cached, and with them its FP8 state (dot_product_attention.py).
         _attention_backends["attention_params"] = None
 

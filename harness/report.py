@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from harness.campaign import Failure, Tally
     from harness.record import Disagreement
+    from harness.verdict import Verdict
     from harness.violations import Violation
     from harness.workers import Outcome, Plan
 
@@ -53,10 +54,14 @@ def violation_lines(violations: Iterable[Violation]) -> list[str]:
     return [printable(f"  {violation}") for violation in violations]
 
 
-def replay_lines(saved: SavedCase, violations: Sequence[Violation]) -> list[str]:
+def replay_lines(saved: SavedCase, verdict: Verdict) -> list[str]:
     """Return what a replayed case did, and if it failed, what is known of it."""
-    verdict = "violated" if violations else "held"
-    lines = [f"{verdict} {saved.case.fingerprint} {describe(saved.case)}", *violation_lines(violations)]
+    violations = verdict.violations
+    word = "violated" if violations else "held"
+    lines = [f"{word} {saved.case.fingerprint} {describe(saved.case)}", *violation_lines(violations)]
+    if verdict.direct_error is not None and not violations:
+        error = verdict.direct_error
+        lines.append(printable(f"  both runs raised {error.type} in step {error.step}: little was compared"))
     if violations and saved.where:
         lines.append(printable(f"  first seen with {_pairs(saved.where)}"))
     if violations and saved.why:

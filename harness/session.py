@@ -67,7 +67,7 @@ class Session:
         """Return the traces of the direct and of the checkpointed run."""
         inputs = inputs or Inputs(case, self.backend.device)
         # te.checkpoint is looked up at each run: the correction, or a user, may have replaced it.
-        checkpointer = self._checkpointer or te.checkpoint
+        checkpointer = te.checkpoint if self._checkpointer is None else self._checkpointer
         return (
             run_direct(case, inputs, self.backend, self.probe),
             run_checkpointed(case, inputs, self.backend, self.probe, checkpointer),

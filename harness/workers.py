@@ -13,9 +13,10 @@ import math
 import multiprocessing
 import os
 import signal
+import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -179,13 +180,34 @@ def run(plan: Plan, on_progress: Callable[[Tally], None] = lambda _tally: None) 
     """
     supervisor = _Supervisor(plan, on_progress)
     try:
-        if plan.workers == 1:
-            _run_here(plan, supervisor)
-        else:
-            _run_in_processes(plan, supervisor)
+        with _interruptible():
+            _run(plan, supervisor)
     except KeyboardInterrupt:
         supervisor.outcome.interrupted = True
     return supervisor.outcome
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let what ends a job on a cluster or a closed terminal end a campaign as Ctrl-C does: with a report."""
+
+    def interrupt(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    kept = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)
+
+
+def _run(plan: Plan, supervisor: _Supervisor) -> None:
+    # Somebody's own checkpointer may end its process: that must not be this one.
+    if plan.workers == 1 and plan.target.checkpointer is None:
+        _run_here(plan, supervisor)
+    else:
+        _run_in_processes(plan, supervisor)
 
 
 def default_workers() -> int:
@@ -291,12 +313,27 @@ def _work(plan: Plan, connection: Connection) -> None:
     """Be a worker: judge chunks until there are no more."""
     # Ctrl-C reaches every process of the terminal; the supervisor alone decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     warnings.simplefilter("ignore")
+    _end_with_parent()
     try:
         _serve(plan, connection.send, connection.recv)
     except (EOFError, BrokenPipeError):
         # The supervisor is gone, and nobody wants to know any more.
         return
+
+
+def _end_with_parent() -> None:
+    """End this process when its parent is gone, even while a case hangs."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def watch() -> None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _serve(plan: Plan, send: _Send, next_chunk: Callable[[], Chunk | None]) -> None:

@@ -89,6 +89,15 @@ _OPENING: Final = rarely(8, modules(PARAMETERISED, may_freeze=False), otherwise=
 """Rule a. What a graph starts with where its input needs no gradient: a module outside every region, with
 parameters that are not frozen, so that its output needs one. PyTorch's reentrant checkpoint gives no
 gradients to a region none of whose inputs needs one."""
+_BACKBONE: Final = weighted(
+    (3, None),
+    *((1, c.Region(leaf)) for leaf in (
+        c.Linear(frozen=True), c.LayerNormMLP(frozen=True), c.GroupedLinear(frozen=True, training=False),
+    )),
+)  # fmt: skip
+"""Rule a. What may come even before the opening: a frozen backbone in a reentrant region. Nothing in it needs
+a gradient, so it is not recomputed, and must push nothing. (A non-reentrant one pushes, and is never
+recomputed: measured in 2.20.2. And rule p may thaw a ``LayerNormLinear``.)"""
 
 
 @cache
@@ -156,9 +165,10 @@ def _graph(draw: st.DrawFn) -> Entrance:
         pieces.append(draw(regions(draw(_BODIES)(body.node()), layout)))
         pieces += [c.Autocast(node) if layout == "each" else node for node in body.outside]
     graph = c.Sum(tuple(pieces)) if len(pieces) > 1 and draw(_AS_SUM) else _chain(pieces)
-    opening = draw(_OPENING)
+    opening, backbone = draw(_OPENING), draw(_BACKBONE)
     if opening is not None:
-        graph = _chain([c.Autocast(opening) if layout == "each" else opening, graph])
+        first = [opening] if backbone is None else [backbone, opening]
+        graph = _chain([*(c.Autocast(node) if layout == "each" else node for node in first), graph])
     return Entrance(thawed(c.Autocast(graph) if layout == "around" else graph), opening is None)
 
 

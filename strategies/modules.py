@@ -58,8 +58,9 @@ PARAMETERISED: Final[frozenset[Kind]] = frozenset(WEIGHTS) - {c.TorchGELU, c.Tor
 """Rule a. The kinds whose output needs a gradient though their input needs none, unless they are frozen."""
 
 _ACTIVATIONS: Final = (
-    "swiglu", "relu", "geglu", "silu", "glu", "qgelu", "qgeglu", "reglu", "srelu", "sreglu",
+    "swiglu", "relu", "geglu", "silu", "qgelu", "qgeglu", "reglu", "srelu", "sreglu", "clamped_swiglu",
 )  # fmt: skip
+"""Without ``glu``, which 2.12 refuses: a case of the contract is legal on every supported release."""
 
 _NORMALIZED: Final[list[dict[str, Any]]] = [{}, {}, {"bias": False}, {"normalization": "RMSNorm"}]
 

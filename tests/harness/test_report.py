@@ -15,6 +15,7 @@ from harness.features import CATALOGUE
 from harness.record import Disagreement
 from harness.sentence import describe
 from harness.target import Target
+from harness.trace import RunError
 from harness.verdict import Verdict
 from harness.violations import ORACLES, Violation
 from harness.workers import Outcome, Plan
@@ -81,14 +82,24 @@ def test_a_stranger_cannot_steer_the_terminal() -> None:
     evil = "\x1b[2J\nheld"
     violation = Violation(oracle="outputs", message=evil, iteration=0, module=evil)
     saved = SavedCase(case=CASE, why=evil, where={evil: evil}, seen=Seen(violations=(violation,)))
-    lines = [*report.replay_lines(saved, [violation]), *report.failure_text(saved, None).splitlines()]
+    verdict = Verdict(fingerprint=CASE.fingerprint, violations=(violation,))
+    lines = [*report.replay_lines(saved, verdict), *report.failure_text(saved, None).splitlines()]
     lines += report.disagreement_lines(Disagreement(CASE, (evil,)))
     assert all(line.isprintable() for line in lines)
     assert "held" not in lines
 
 
 def test_a_held_case_takes_one_line() -> None:
-    assert report.replay_lines(from_failure(FAILURE), []) == [f"held {CASE.fingerprint} {describe(CASE)}"]
+    verdict = Verdict(fingerprint=CASE.fingerprint, violations=())
+    lines = report.replay_lines(from_failure(FAILURE), verdict)
+    assert lines == [f"held {CASE.fingerprint} {describe(CASE)}"]
+
+
+def test_a_case_that_raises_in_both_runs_is_not_passed_off_as_good() -> None:
+    error = RunError(1, "Backward", 0, "RuntimeError", "boom")
+    verdict = Verdict(fingerprint=CASE.fingerprint, violations=(), direct_error=error)
+    _, told = report.replay_lines(from_failure(FAILURE), verdict)
+    assert told == "  both runs raised RuntimeError in step 1: little was compared"
 
 
 def test_progress_is_a_line_now_and_then_where_there_is_no_terminal(

@@ -40,10 +40,9 @@ def drawn(strategy: st.SearchStrategy[T], count: int) -> list[T]:
 
 
 def test_five_hundred_draws_reach_every_feature() -> None:
-    cases = drawn(contract(), 500)
+    cases = record.draw(contract(), 500, seed=1)
     reached = {name for case in cases for name in features(case)}
     assert reached == set(CATALOGUE)
-    # Nothing is filtered: every example is a case.
     assert len(cases) == 500
     small = [case for case in cases if len(c.modules(case)) <= 3]
     assert len(small) > len(cases) / 2
@@ -107,7 +106,8 @@ def test_delayed_scaling_is_always_delayed(recipe: c.Recipe) -> None:
 @given(graphs())
 def test_a_graph_whose_input_needs_no_gradient_opens_with_parameters(entrance: Entrance) -> None:
     leaves = [node for node in c.walk(entrance.graph) if isinstance(node, c.Module)]
-    assert entrance.input_requires_grad or not leaves[0].frozen
+    # A frozen backbone may come before.
+    assert entrance.input_requires_grad or not all(leaf.frozen for leaf in leaves[:2])
 
 
 @draws
