@@ -17,7 +17,8 @@ l. an evaluation meets no region with gradients on (``grad_modes``);
 m. the first forward of all is not in inference mode (``schedules``);
 n. a tracker of random states goes with regions without dropout (``domains``);
 o. with gradients switched on, no frozen ``LayerNormMLP`` has RMSNorm (``frozen``);
-p. after TE modules without FP8, nothing frozen leads with ``LayerNormLinear`` (``frozen``).
+p. after TE modules without FP8, nothing frozen leads with ``LayerNormLinear`` (``frozen``);
+q. with torch's autocast, no reentrant region has two of torch's linears (``domains``).
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def _contract(draw: st.DrawFn) -> c.Case:
         ),
         recipe=recipe,
         dtype=draw(_DTYPES),
-        torch_autocast=draw(_TORCH_AUTOCAST),
+        torch_autocast=draw(_TORCH_AUTOCAST) and not _shares_casts(graph),
         quantized_parameters=draw(_QUANTIZED_PARAMETERS) and not isinstance(recipe, c.HighPrecision),
         input_requires_grad=input_requires_grad,
         rng_tracker=draw(_RNG_TRACKER) and _may_track(graph),
@@ -92,6 +93,16 @@ def _contract(draw: st.DrawFn) -> c.Case:
 def _has_groups(leaves: list[c.Leaf]) -> bool:
     """Tell whether a module splits the rows into groups, and so needs more of them."""
     return any(isinstance(leaf, c.GroupedLinear) and leaf.groups > 1 for leaf in leaves)
+
+
+def _shares_casts(graph: c.Node) -> bool:
+    """Tell whether a reentrant region has more than one of torch's linears.
+
+    Rule q: torch's autocast casts a leaf once for all that use it, and the input of a reentrant recompute is
+    a leaf: its gradients are then summed in bfloat16, those of direct execution in float32.
+    """
+    regions = (node for node in c.walk(graph) if isinstance(node, c.Region) and node.use_reentrant)
+    return any(sum(isinstance(node, c.TorchLinear) for node in c.walk(region)) > 1 for region in regions)
 
 
 def _may_track(graph: c.Node) -> bool:

@@ -322,3 +322,12 @@ def test_n_with_a_tracker_no_region_has_dropout(case: c.Case) -> None:
     if case.rng_tracker:
         leaves = [node for region in c.regions(case) for node in c.walk(region) if isinstance(node, c.Module)]
         assert not any(validity.dropout_of(leaf) for leaf in leaves)
+
+
+@draws
+@given(contract())
+def test_q_with_torch_autocast_no_reentrant_region_shares_a_cast(case: c.Case) -> None:
+    if case.torch_autocast:
+        for region in c.regions(case):
+            linears = sum(isinstance(node, c.TorchLinear) for node in c.walk(region))
+            assert linears < 2 or not region.use_reentrant
