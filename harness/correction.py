@@ -1,14 +1,16 @@
 """The fix, applied to a Transformer Engine release that lacks it.
 
-Two breaks were repaired upstream in 2.20 (pull request 3394); a third rule came with the same release.
-Each is a part of its own here, found missing by behaviour and not by version number, and patched at
-run time around TE's own functions:
+Two breaks were repaired upstream in 2.20 (pull request 3394); a third rule came with the same release, and a
+fourth with the one before. Each is a part of its own here, found missing by behaviour and not by version
+number, and patched at run time around TE's own functions:
 
 * ``stash in eval mode``: ``TransformerEngineBaseModule.prepare_forward`` (module/base.py) pushed only in
   training mode, while the recompute popped in any. Phase 1 now pushes whatever the module's mode.
 * ``bypass without grad``: ``checkpoint`` (distributed.py) entered with autograd off pushed snapshots that
   no backward pops. It now calls a function with TE modules directly, under the forward context.
 * ``skip ineligible``: a reentrant call none of whose inputs needs a gradient pushed too. It no longer does.
+* ``autocast inside``: until 2.18 a region remembered at entry whether FP8 was on (distributed.py,
+  ``activation_recompute_forward``), and an autocast opened inside it pushed nothing. Now it is asked anew.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from transformer_engine.pytorch.quantization import FP8GlobalStateManager
 
 from harness.probe import Probe
 
-Part: TypeAlias = Literal["stash in eval mode", "bypass without grad", "skip ineligible"]
+Part: TypeAlias = Literal["stash in eval mode", "bypass without grad", "skip ineligible", "autocast inside"]
 PARTS: tuple[Part, ...] = get_args(Part)
 
 _CHECKPOINT_OPTIONS = (
@@ -39,35 +41,52 @@ _CHECKPOINT_OPTIONS = (
 
 def missing_parts(probe: Probe, device: torch.device) -> frozenset[Part]:
     """Return the parts of the fix that the imported TE lacks, by running one small module per part."""
-    checks: dict[Part, Callable[[torch.nn.Module, torch.Tensor], None]] = {
-        "stash in eval mode": _call_in_eval_mode,
-        "bypass without grad": _call_without_grad,
-        "skip ineligible": _call_ineligible,
-    }
     found = set()
-    for part, call in checks.items():
+    for part, (call, due) in _CHECKS.items():
         probe.reset()
         module = te.Linear(16, 16, device=device)
-        with te.autocast(enabled=True, recipe=te_recipe.DelayedScaling()):
-            call(module, torch.zeros(16, 16, device=device))
-        pushed = len(probe.queue(module) or ())
-        if pushed != (1 if part == "stash in eval mode" else 0):
+        call(module, torch.zeros(16, 16, device=device))
+        if len(probe.queue(module) or ()) != due:
             found.add(part)
     probe.reset()
     return frozenset(found)
 
 
+def _fp8() -> Any:
+    return te.autocast(enabled=True, recipe=te_recipe.DelayedScaling())
+
+
 def _call_in_eval_mode(module: torch.nn.Module, x: torch.Tensor) -> None:
-    te.checkpoint(module.eval(), x.requires_grad_(), use_reentrant=True)
+    with _fp8():
+        te.checkpoint(module.eval(), x.requires_grad_(), use_reentrant=True)
 
 
 def _call_without_grad(module: torch.nn.Module, x: torch.Tensor) -> None:
-    with torch.no_grad():
+    with _fp8(), torch.no_grad():
         te.checkpoint(module, x, use_reentrant=False)
 
 
 def _call_ineligible(module: torch.nn.Module, x: torch.Tensor) -> None:
-    te.checkpoint(module, x, use_reentrant=True)
+    with _fp8():
+        te.checkpoint(module, x, use_reentrant=True)
+
+
+def _call_with_autocast_inside(module: torch.nn.Module, x: torch.Tensor) -> None:
+    def function(y: torch.Tensor) -> torch.Tensor:
+        with _fp8():
+            out: torch.Tensor = module(y)
+        return out
+
+    te.checkpoint(function, x.requires_grad_(), use_reentrant=False)
+
+
+_CHECKS: dict[Part, tuple[Callable[[torch.nn.Module, torch.Tensor], None], int]] = {
+    "stash in eval mode": (_call_in_eval_mode, 1),
+    "bypass without grad": (_call_without_grad, 0),
+    "skip ineligible": (_call_ineligible, 0),
+    "autocast inside": (_call_with_autocast_inside, 1),
+}
+"""What shows that a part is there: a call, and how many snapshots it must push."""
 
 
 class Correction:
@@ -82,19 +101,40 @@ class Correction:
         if "stash in eval mode" in self.parts:
             original = TransformerEngineBaseModule.prepare_forward
             self._set(TransformerEngineBaseModule, "prepare_forward", _stashing(original))
+        if "autocast inside" in self.parts:
+            self._ask_anew_whether_fp8_is_on()
         direct = self.parts & {"bypass without grad", "skip ineligible"}
         if direct:
-            checkpoint = te_distributed.checkpoint
-            corrected = _bypassing(checkpoint, direct)
-            for name, module in list(sys.modules.items()):
-                if name.startswith("transformer_engine") and vars(module).get("checkpoint") is checkpoint:
-                    self._set(module, "checkpoint", corrected)
+            self._set_everywhere("checkpoint", _bypassing(te_distributed.checkpoint, direct))
 
     def remove(self) -> None:
         """Give TE its own functions back."""
         while self._undo:
             owner, attribute, value = self._undo.pop()
             setattr(owner, attribute, value)
+
+    def _ask_anew_whether_fp8_is_on(self) -> None:
+        region = te_distributed.activation_recompute_forward
+        enter = region.__enter__
+
+        def entered(this: Any) -> Any:
+            result = enter(this)
+            te_distributed._FP8_ACTIVATION_RECOMPUTE_ENABLED = this.activation_recompute
+            return result
+
+        def enabled() -> bool:
+            inside: bool = te_distributed._FP8_ACTIVATION_RECOMPUTE_ENABLED
+            return inside and FP8GlobalStateManager.is_fp8_enabled()
+
+        self._set(region, "__enter__", entered)
+        self._set_everywhere("is_fp8_activation_recompute_enabled", enabled)
+
+    def _set_everywhere(self, attribute: str, value: Any) -> None:
+        """Replace a function of ``distributed.py`` in each of TE's modules that imported it."""
+        original = getattr(te_distributed, attribute)
+        for name, module in list(sys.modules.items()):
+            if name.startswith("transformer_engine") and vars(module).get(attribute) is original:
+                self._set(module, attribute, value)
 
     def _set(self, owner: Any, attribute: str, value: Any) -> None:
         self._undo.append((owner, attribute, getattr(owner, attribute)))

@@ -88,8 +88,15 @@ def installed(te_session: Session) -> Iterator[Session]:
     te_session.correction.apply()
 
 
+AUTOCAST_INSIDE_CASE = c.Case(
+    graph=c.Region(c.Autocast(c.Linear()), use_reentrant=False), schedule=(c.Forward(), c.Backward())
+)
+
+
 @pytest.mark.parametrize("part", PARTS)
 def test_each_part_of_the_correction_mends_its_own_break_and_no_other(installed: Session, part: Part) -> None:
+    if part not in installed.lacking:
+        pytest.skip("the installed TE has this part")
     correction = Correction(frozenset({part}))
     correction.apply()
     try:
@@ -98,8 +105,9 @@ def test_each_part_of_the_correction_mends_its_own_break_and_no_other(installed:
             "stash in eval mode": installed.judge(EVAL_CASE).held,
             "bypass without grad": installed.judge(LEAK_CASE).held,
             "skip ineligible": not any(event.pushed for event in ineligible.events),
+            "autocast inside": installed.judge(AUTOCAST_INSIDE_CASE).held,
         }
     finally:
         correction.remove()
 
-    assert [name for name, held in mended.items() if held] == [part]
+    assert {name for name, held in mended.items() if held and name in installed.lacking} == {part}
