@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from harness import case as c
 from harness.campaign import CHUNK, JudgingFault, Tally, chunks, kind_of, run_chunk
 from harness.errors import HarnessFault
+from harness.trace import RunError
 from harness.verdict import Verdict
 from harness.violations import Violation
 
@@ -56,7 +58,7 @@ def test_the_same_seed_draws_the_same_cases_and_another_seed_others() -> None:
 def test_every_case_asked_for_is_drawn_and_observed_though_some_fail() -> None:
     seen: list[str] = []
     run_chunk(judge, CASES, 0, 60, lambda case, _: seen.append(case.fingerprint))
-    assert len(seen) == len(drawn(0, 60))
+    assert len(seen) == len(set(seen)) == 60
 
 
 def test_each_kind_of_failure_is_shrunk_apart() -> None:
@@ -87,6 +89,25 @@ def test_a_fault_of_the_harness_ends_the_chunk_with_its_case() -> None:
     assert isinstance(caught.value, HarnessFault)
     assert isinstance(caught.value.case, c.Case)
     assert calls["judge"] == 1, "a fault of the harness is not shrunk"
+
+
+def test_a_case_that_raises_even_directly_proves_nothing_and_is_a_fault() -> None:
+    def raises(case: c.Case) -> Verdict:
+        error = RunError(0, "Forward", 0, "NotImplementedError", "no such kernel")
+        return Verdict(fingerprint=case.fingerprint, violations=(), direct_error=error)
+
+    with pytest.raises(JudgingFault, match="the direct run raised NotImplementedError"):
+        run_chunk(raises, CASES, 0, 50, lambda *_: None)
+
+
+def test_a_failure_that_does_not_come_again_is_kept() -> None:
+    answers = iter(["outputs"])
+
+    def flaky(case: c.Case) -> Verdict:
+        return verdict(case, *itertools.islice(answers, 1))
+
+    (failure,) = run_chunk(flaky, CASES, 0, 10, lambda *_: None)
+    assert failure.kind == "outputs"
 
 
 def test_a_deadline_in_the_past_draws_nothing() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import signal
 from typing import Any
 
 import pytest
@@ -37,8 +39,9 @@ def test_two_workers_come_to_the_outcome_of_one(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(("checkpointer", "code"), [("dies", 17), ("leaves", 0)])
-def test_a_dead_worker_is_a_fault_of_the_harness(checkpointer: str, code: int) -> None:
-    outcome = workers.run(plan(checkpointer, workers=2))
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_dead_worker_is_a_fault_of_the_harness(checkpointer: str, code: int, processes: int) -> None:
+    outcome = workers.run(plan(checkpointer, workers=processes))
     assert isinstance(outcome.fault, HarnessFault)
     assert f"a worker died with exit code {code}" in str(outcome.fault)
     assert multiprocessing.active_children() == []
@@ -66,6 +69,19 @@ def test_an_interruption_keeps_what_was_done(processes: int) -> None:
     assert 0 < outcome.tally.cases < 100
     assert outcome.found
     assert multiprocessing.active_children() == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_what_ends_a_job_or_a_terminal_interrupts_as_the_keyboard_does(number: signal.Signals) -> None:
+    def end(tally: Tally) -> None:
+        if tally.cases:
+            os.kill(os.getpid(), number)
+
+    before = signal.getsignal(number)
+    outcome = workers.run(plan("no_recompute", cases=100), end)
+    assert outcome.interrupted
+    assert outcome.found
+    assert signal.getsignal(number) == before
 
 
 def test_time_ends_the_drawing() -> None:
