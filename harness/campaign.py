@@ -1,4 +1,4 @@
-"""Generates cases of a domain, judges each and shrinks what fails; in this process or in several.
+"""Draws cases of a domain, judges each and shrinks what fails.
 
 A campaign is cut into chunks, each one Hypothesis run with a seed of its own, so that a campaign's cases
 follow from its seed and number alone, however many workers share the chunks.

@@ -184,14 +184,16 @@ ALL: dict[OracleName, Oracle] = {
 }
 
 
-_ON_ERRORS: tuple[OracleName, ...] = ("outputs", "input gradients", "parameter gradients", "same errors")
+_ON_ERRORS: tuple[OracleName, ...] = (
+    "outputs", "input gradients", "parameter gradients", "FIFO drained", "same errors",
+)  # fmt: skip
 
 
 def applicable(direct: Trace, checkpointed: Trace) -> tuple[OracleName, ...]:
     """Return the oracles that two traces give grounds for.
 
-    When a run ended in an error, what it left half done says nothing of its own: only the errors and
-    the tensors that both runs reached are compared.
+    When a run ended in an error, what it left half done says nothing of its own: only the errors, the
+    tensors that both runs reached and the standstills before it are judged.
     """
     return tuple(ALL) if direct.error is None and checkpointed.error is None else _ON_ERRORS
 

@@ -125,8 +125,18 @@ def test_a_recompute_without_a_snapshot_is_one_kind_however_te_raises_it(name: s
     assert violation.signature == "same errors: no snapshot to pop"
 
 
-def test_after_an_error_only_errors_and_tensors_are_judged() -> None:
-    assert "FIFO drained" not in oracles.applicable(Trace(), Trace(error=error("KeyError")))
+def test_after_an_error_nothing_that_it_cut_short_is_judged() -> None:
+    names = oracles.applicable(Trace(), Trace(error=error("KeyError")))
+    assert set(names).isdisjoint({"pairing", "recompute count", "global state", "FP8 state", "steady memory"})
+
+
+def test_what_was_left_before_an_error_is_still_reported() -> None:
+    failed = Trace(standstills=[standstill(queues={"body": 1})], error=error("KeyError"))
+    found = {violation.oracle for violation in oracles.judge(CASE, Trace(), failed)}
+    assert found == {"FIFO drained", "same errors"}
+
+
+def test_after_no_error_every_oracle_judges() -> None:
     assert oracles.applicable(Trace(), Trace()) == ORACLES
 
 
