@@ -93,19 +93,27 @@ def _rmsnorm(_node: c.RMSNorm, case: c.Case, device: torch.device) -> torch.nn.M
     return module
 
 
+def _attending(
+    node: c.MultiheadAttention | c.TransformerLayer, case: c.Case, device: torch.device, tracker: Tracker
+) -> dict[str, Any]:
+    return {
+        "attention_dropout": node.dropout,
+        # TE cannot split a quantized parameter in three: it then keeps query, key and value fused.
+        "fuse_qkv_params": case.quantized_parameters,
+        "get_rng_state_tracker": tracker,
+        **_te(case, device),
+    }
+
+
 def _attention(
     node: c.MultiheadAttention, case: c.Case, device: torch.device, tracker: Tracker
 ) -> torch.nn.Module:
     module: torch.nn.Module = te.MultiheadAttention(
         case.width,
         _HEADS,
-        attention_dropout=node.dropout,
         input_layernorm=node.input_layernorm,
         attn_mask_type="no_mask",
-        # TE cannot split a quantized parameter in three: it then keeps query, key and value fused.
-        fuse_qkv_params=case.quantized_parameters,
-        get_rng_state_tracker=tracker,
-        **_te(case, device),
+        **_attending(node, case, device, tracker),
     )
     return module
 
@@ -118,12 +126,9 @@ def _transformer_layer(
         2 * case.width,
         _HEADS,
         hidden_dropout=node.dropout,
-        attention_dropout=node.dropout,
         activation=node.activation,
         self_attn_mask_type="no_mask",
-        fuse_qkv_params=case.quantized_parameters,
-        get_rng_state_tracker=tracker,
-        **_te(case, device),
+        **_attending(node, case, device, tracker),
     )
     return module
 
