@@ -86,10 +86,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "emulation: exercises the emulated kernels; not for real ones")
     if not config.getoption("--hypothesis-profile", None):
         hypothesis.settings.load_profile("dev")
-    given = config.getoption("--seed")
-    worker = getattr(config, "workerinput", None)
-    if worker is not None:
-        given = worker["te_harness_seed"]
     config.stash[_OPTIONS] = Options(
         target=Target(
             backend=config.getoption("--backend"),
@@ -97,7 +93,7 @@ def pytest_configure(config: pytest.Config) -> None:
             checkpointer=config.getoption("--checkpointer"),
         ),
         cases=config.getoption("--cases"),
-        seed=secrets.randbits(31) if given is None else given,
+        seed=_seed(config),
         corpus=config.rootpath / config.getoption("--corpus"),
     )
     try:
@@ -107,6 +103,18 @@ def pytest_configure(config: pytest.Config) -> None:
             config.stash[_OPTIONS].target.open()
     except HarnessError as error:
         pytest.exit(str(error), returncode=error.exit_code)
+
+
+def _seed(config: pytest.Config) -> int:
+    """Return the controller's seed in a worker, else the one asked for, else the profile's or a fresh one."""
+    if hasattr(config, "workerinput"):
+        return int(config.workerinput["te_harness_seed"])
+    given = config.getoption("--seed")
+    if given is not None:
+        return int(given)
+    profile = config.getoption("--hypothesis-profile", None)
+    fixed = profile is not None and hypothesis.settings.get_profile(profile).derandomize
+    return _CI_SEED if fixed else secrets.randbits(31)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -140,10 +148,8 @@ def check_property(te_session: Session, pytestconfig: pytest.Config) -> Callable
     from harness.report import failure_text
 
     options = pytestconfig.stash[_OPTIONS]
-    profile = hypothesis.settings()
-    cases = options.cases or profile.max_examples
-    fixed = profile.derandomize and pytestconfig.getoption("--seed") is None
-    first_seed = (_CI_SEED if fixed else options.seed) * SHARDS
+    cases = options.cases or hypothesis.settings().max_examples
+    first_seed = options.seed * SHARDS
     where = options.target.where(te_session)
 
     def told(failure: Failure, found: corpus.Found) -> str:

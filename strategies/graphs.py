@@ -106,8 +106,7 @@ def _slots(enclosed: bool) -> st.SearchStrategy[list[Slot]]:
     # Rule g: the autocasts inside a region are nested in an enabled one.
     wraps = weighted(*_WRAPS, *(_AUTOCASTS if enclosed else []))
     slot = st.builds(Slot, _PLACES, modules(ANCHORS), wraps)
-    # One module is left for the opening.
-    return st.one_of(*(st.lists(slot, min_size=1, max_size=size) for size in range(2, MAX_MODULES)))
+    return st.one_of(*(st.lists(slot, min_size=1, max_size=size) for size in range(2, MAX_MODULES + 1)))
 
 
 class _Body:
@@ -161,15 +160,19 @@ def _chain(nodes: list[c.Node]) -> c.Node:
 def _graph(draw: st.DrawFn) -> Entrance:
     layout = draw(_LAYOUTS)
     pieces: list[c.Node] = []
-    for body in _bodies(draw(_slots(layout != "none"))):
+    slots = draw(_slots(layout != "none"))
+    for body in _bodies(slots):
         pieces.append(draw(regions(draw(_BODIES)(body.node()), layout)))
         pieces += [c.Autocast(node) if layout == "each" else node for node in body.outside]
     graph = c.Sum(tuple(pieces)) if len(pieces) > 1 and draw(_AS_SUM) else _chain(pieces)
     opening, backbone = draw(_OPENING), draw(_BACKBONE)
-    if opening is not None:
-        first = [opening] if backbone is None else [backbone, opening]
+    room = MAX_MODULES - len(slots)
+    first: list[c.Node] = [] if opening is None or room < 1 else [opening]
+    if first and backbone is not None and room > 1:
+        first.insert(0, backbone)
+    if first:
         graph = _chain([*(c.Autocast(node) if layout == "each" else node for node in first), graph])
-    return Entrance(thawed(c.Autocast(graph) if layout == "around" else graph), opening is None)
+    return Entrance(thawed(c.Autocast(graph) if layout == "around" else graph), not first)
 
 
 _GRAPHS: Final = _graph()
