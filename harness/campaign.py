@@ -150,26 +150,44 @@ def run_chunk(
             first.setdefault(kind, Failure(kind, case, verdict))
 
     _run(draw, strategy, seed, cases)
-    return [_shrink(judge, strategy, seed, cases, first[kind], kinds) for kind in sorted(first)]
+    return [shrink(judge, strategy, seed, cases, first[kind], kinds) for kind in sorted(first)]
 
 
-def _shrink(
+def shrink(
     judge: Judge,
     strategy: SearchStrategy[c.Case],
     seed: int,
     cases: int,
     failure: Failure,
     known: dict[str, str | None],
+    kind: Callable[[Verdict], str | None] = kind_of,
+    most: int | None = None,
 ) -> Failure:
+    """Return the smallest case found that fails in the same way.
+
+    Args:
+        judge: judges a case.
+        strategy: the domain.
+        seed: that of the chunk in which the case failed.
+        cases: how many the chunk has.
+        failure: what to shrink.
+        known: the kinds of the cases judged so far, by fingerprint; what is judged here is added.
+        kind: tells the kind of a failure from the verdict.
+        most: how many cases to judge at most; None for no limit.
+    """
     smallest = failure
+    judged = 0
 
     def fail(case: c.Case) -> None:
-        nonlocal smallest
+        nonlocal smallest, judged
         fingerprint = case.fingerprint
         if fingerprint in known and known[fingerprint] != failure.kind:
             return
+        if judged == most:
+            raise _Stop
+        judged += 1
         verdict = judge(case)
-        known[fingerprint] = kind_of(verdict)
+        known[fingerprint] = kind(verdict)
         if known[fingerprint] == failure.kind:
             smallest = min(smallest, Failure(failure.kind, case, verdict), key=lambda f: size_of(f.case))
             raise Violated(failure.kind)

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from harness import mutant_commands
 from harness.errors import CannotRunHere, HarnessError, InvalidInput
+from harness.journal import cache_folder
 from harness.options import PATH, SEED, backend_option, domain_option, finite, number_or_auto, target_options
 from harness.target import Target
 
@@ -76,8 +78,7 @@ def main() -> None:
     125 cannot run here, 130 interrupted.
     """
     # Hypothesis keeps a cache in the current folder unless told otherwise; the user asked for none there.
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "te-harness"
-    os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(cache / "hypothesis"))
+    os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(cache_folder() / "hypothesis"))
 
 
 # --- fuzz --------------------------------------------------------------------------------------------
@@ -301,6 +302,10 @@ def compare(first: Path, second: Path) -> int:
         click.echo("\n".join(disagreement_lines(disagreement)))
     click.echo(f"{len(mine.entries) - len(found)} of {len(mine.entries)} cases agree")
     return VIOLATED if found else HELD
+
+
+main.add_command(mutant_commands.mutants)
+main.add_command(mutant_commands.sensitivity)
 
 
 # --- Shared ------------------------------------------------------------------------------------------

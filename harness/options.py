@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 import click
 
+from harness.te_mode import is_te_mode
+
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -28,6 +30,13 @@ def finite(_context: click.Context, _parameter: click.Parameter, value: float | 
     return value
 
 
+def te_mode(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+    """Return a TE mode."""
+    if not is_te_mode(value):
+        raise click.BadParameter(f"{value!r} is not one of corrected, installed and mutant:ID.")
+    return value
+
+
 PATH = click.Path(path_type=Path)
 SEED = click.IntRange(0, 2**32 - 1)
 
@@ -44,9 +53,11 @@ def target_options(command: _Command) -> _Command:
         click.option(
             "--te",
             "te_mode",
-            type=click.Choice(["corrected", "installed"]),
+            metavar="MODE",
+            callback=te_mode,
             default="corrected",
-            help="Apply the fix to a TE that lacks it, or take TE as it is.",
+            help="corrected: the fix is applied to a TE that lacks it; installed: TE as it is;"
+            " mutant:ID: corrected, with that fault planted.",
         ),
         backend_option,
     ):

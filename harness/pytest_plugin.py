@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
@@ -20,10 +20,11 @@ from hypothesis import HealthCheck
 from harness import backends
 from harness.errors import HarnessError
 from harness.target import Target
+from harness.te_mode import is_te_mode
 
 if TYPE_CHECKING:
     from harness.campaign import Failure
-    from harness.session import Session, TeMode
+    from harness.session import Session
     from strategies.domains import Domain
 
 SHARDS = 32
@@ -64,14 +65,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--backend", choices=("auto", "cpu", "cuda"), default="auto", help="where TE runs")
     group.addoption(
         "--te",
-        choices=("corrected", "installed"),
+        type=_te_mode,
+        metavar="MODE",
         default="corrected",
-        help="apply the fix to a TE that lacks it, or take TE as it is",
+        help="corrected: apply the fix to a TE that lacks it; installed: take TE as it is;"
+        " mutant:ID: corrected, with that fault planted",
     )
     group.addoption("--cases", type=_positive, help="cases per property, over all shards")
     group.addoption("--checkpointer", metavar="MODULE:FUNCTION", help="test this instead of te.checkpoint")
     group.addoption("--seed", type=int, help="seed of the properties; printed in the header")
     group.addoption("--corpus", type=Path, default=Path("corpus"), help="where failing cases are saved")
+
+
+def _te_mode(text: str) -> str:
+    if not is_te_mode(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not one of corrected, installed and mutant:ID")
+    return text
 
 
 def _positive(text: str) -> int:
@@ -89,7 +98,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_OPTIONS] = Options(
         target=Target(
             backend=config.getoption("--backend"),
-            te_mode=cast("TeMode", config.getoption("--te")),
+            te_mode=config.getoption("--te"),
             checkpointer=config.getoption("--checkpointer"),
         ),
         cases=config.getoption("--cases"),

@@ -81,9 +81,10 @@ def disagreement_lines(disagreement: Disagreement) -> list[str]:
 class Progress:
     """Shows on standard error how far a campaign is: a bar on a terminal, else a line now and then."""
 
-    def __init__(self, cases: int | None) -> None:
+    def __init__(self, total: int | None, noun: str = "cases") -> None:
         self._console = Console(stderr=True)
-        self._cases = cases
+        self._total = total
+        self._noun = noun
         self._spoke = time.monotonic()
         self._bar = RichProgress(
             TextColumn("{task.description}"),
@@ -95,7 +96,7 @@ class Progress:
             disable=not self._console.is_terminal,
             transient=True,
         )
-        self._task = self._bar.add_task("cases", total=cases, note="starting")
+        self._task = self._bar.add_task(noun, total=total, note="starting")
 
     def __enter__(self) -> Progress:
         self._bar.start()
@@ -106,12 +107,16 @@ class Progress:
 
     def __call__(self, tally: Tally) -> None:
         """Show a tally."""
+        self.show(tally.cases, _rate(tally))
+
+    def show(self, done: int, note: str) -> None:
+        """Show how much is done, and a word on it."""
         if not self._bar.disable:
-            self._bar.update(self._task, completed=tally.cases, note=_rate(tally))
+            self._bar.update(self._task, completed=done, note=note)
         elif time.monotonic() - self._spoke > _SECONDS_BETWEEN_LINES:
             self._spoke = time.monotonic()
-            of = f" of {self._cases}" if self._cases else ""
-            self._console.print(f"{tally.cases}{of} cases, {_rate(tally)}", highlight=False, soft_wrap=True)
+            of = f" of {self._total}" if self._total else ""
+            self._console.print(f"{done}{of} {self._noun}, {note}", highlight=False, soft_wrap=True)
 
 
 def summary(plan: Plan, outcome: Outcome) -> None:

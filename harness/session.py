@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 import msgspec
 import transformer_engine.pytorch as te
 
-from harness import oracles, probe
+from harness import mutants, oracles, probe
 from harness.case import Case
 from harness.correction import Correction, missing_parts
 from harness.errors import InvalidInput
 from harness.execute import Checkpointer, Inputs, run_checkpointed, run_direct
+from harness.mutation import Planted
+from harness.te_mode import CORRECTED, INSTALLED, mutant_of
 from harness.trace import Trace
 from harness.verdict import Verdict
 from harness.violations import Violation
@@ -20,28 +22,34 @@ from harness.violations import Violation
 if TYPE_CHECKING:
     from harness.backends import Backend
 
-TeMode: TypeAlias = Literal["corrected", "installed"]
-
 
 class Session:
     """Judges cases. Make one per process, after the backend is active.
 
     Args:
         backend: the active backend.
-        te_mode: ``corrected`` applies what the installed TE lacks of the fix; ``installed`` takes it as is.
+        te_mode: ``corrected`` applies what the installed TE lacks of the fix; ``installed`` takes it as is;
+            ``mutant:ID`` is ``corrected`` with that fault planted.
         checkpointer: the function under test, or ``module:function``, which is imported once TE is as wanted:
             a module may hold ``te.checkpoint`` under a name of its own. None for the installed one.
     """
 
     def __init__(
-        self, backend: Backend, te_mode: TeMode = "corrected", checkpointer: Checkpointer | str | None = None
+        self, backend: Backend, te_mode: str = CORRECTED, checkpointer: Checkpointer | str | None = None
     ) -> None:
         self.backend = backend
         self.te_mode = te_mode
         self.probe = probe.detect()
+        mutant = mutant_of(te_mode)
+        planted = None if mutant is None else Planted(mutants.find(mutant))
+        # Planted in TE, a mutant must not be taken for a part that TE lacks, and be mended.
+        if planted is not None and planted.mutant.in_correction:
+            planted.plant()
         self.lacking = missing_parts(self.probe, backend.device)
-        self.correction = Correction(self.lacking if te_mode == "corrected" else frozenset())
+        self.correction = Correction(frozenset() if te_mode == INSTALLED else self.lacking)
         self.correction.apply()
+        if planted is not None and not planted.mutant.in_correction:
+            planted.plant()
         self._checkpointer = (
             load_checkpointer(checkpointer) if isinstance(checkpointer, str) else checkpointer
         )

@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.errors import InvalidInput
+from harness.te_mode import CORRECTED, mutant_of
 
 if TYPE_CHECKING:
-    from harness.session import Session, TeMode
+    from harness.session import Session
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
     """What the options ``--backend``, ``--te`` and ``--checkpointer`` say."""
 
     backend: str = "auto"
-    te_mode: TeMode = "corrected"
+    te_mode: str = CORRECTED
     checkpointer: str | None = None
 
     def check(self) -> str:
@@ -28,8 +29,11 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
         Starts nothing, so that a process that only supervises others stays light.
         """
-        from harness import backends
+        from harness import backends, mutants
 
+        mutant = mutant_of(self.te_mode)
+        if mutant is not None:
+            mutants.find(mutant)
         if self.checkpointer is not None:
             module, colon, function = self.checkpointer.partition(":")
             if not (module and colon and function):
@@ -60,7 +64,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     def replay_command(self, path: Path) -> str:
         """Return the command that replays a saved case on this target."""
         words = [*_program(), "replay", str(path)]
-        if self.te_mode != "corrected":
+        if self.te_mode != CORRECTED:
             words += ["--te", self.te_mode]
         if self.backend != "auto":
             words += ["--backend", self.backend]

@@ -1,24 +1,22 @@
 """A campaign over one process or several: who judges which chunk, and what comes of it in all.
 
 The supervising process hands out chunks and adds up what comes back; with one worker it judges them
-itself. Each worker has a pipe of its own: nothing is shared that a worker could take to its grave, and
-its end of file tells of its death. What a chunk yields follows from the chunk alone, so the outcome of a
-campaign does not depend on the number of workers; only a time limit makes it depend on their speed.
+itself. What a chunk yields follows from the chunk alone, so the outcome of a campaign does not depend on
+the number of workers; only a time limit makes it depend on their speed.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
-import multiprocessing
 import os
 import signal
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from multiprocessing.connection import Connection, wait
-from typing import TYPE_CHECKING, TypeAlias, cast
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
@@ -26,18 +24,15 @@ from harness import case as c
 from harness import corpus
 from harness.campaign import CHUNK, Failure, JudgingFault, Tally, chunks, kind_of, run_chunk, size_of
 from harness.corpus import SavedCase
+from harness.crew import Crew, obituary
 from harness.errors import CannotRunHere, HarnessError, HarnessFault, InvalidInput
 from harness.messages import Broken, Chunk, Counted, Done, Failed, Message, Ready
 from harness.target import Target
 
 if TYPE_CHECKING:
-    from multiprocessing.process import BaseProcess
-
     from harness.verdict import Verdict
 
 _FLUSH_SECONDS = 0.2
-_TICK_SECONDS = 0.5
-_PATIENCE_SECONDS = 5.0
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,7 +175,7 @@ def run(plan: Plan, on_progress: Callable[[Tally], None] = lambda _tally: None) 
     """
     supervisor = _Supervisor(plan, on_progress)
     try:
-        with _interruptible():
+        with interruptible():
             _run(plan, supervisor)
     except KeyboardInterrupt:
         supervisor.outcome.interrupted = True
@@ -188,7 +183,7 @@ def run(plan: Plan, on_progress: Callable[[Tally], None] = lambda _tally: None) 
 
 
 @contextlib.contextmanager
-def _interruptible() -> Iterator[None]:
+def interruptible() -> Iterator[None]:
     """Let what ends a job on a cluster or a closed terminal end a campaign as Ctrl-C does: with a report."""
 
     def interrupt(_number: int, _frame: object) -> None:
@@ -233,7 +228,7 @@ def _run_here(plan: Plan, supervisor: _Supervisor) -> None:
 
 
 def _run_in_processes(plan: Plan, supervisor: _Supervisor) -> None:
-    crew = _Crew(plan, supervisor)
+    crew = _Foreman(plan, supervisor).crew
     try:
         crew.start(plan.workers)
         while crew.busy and supervisor.outcome.fault is None:
@@ -243,97 +238,33 @@ def _run_in_processes(plan: Plan, supervisor: _Supervisor) -> None:
         crew.end()
 
 
-class _Crew:
-    """The worker processes, each on a pipe of its own."""
+class _Foreman:
+    """Hears the workers for a supervisor."""
 
     def __init__(self, plan: Plan, supervisor: _Supervisor) -> None:
-        self._plan = plan
         self._supervisor = supervisor
-        self._processes: list[BaseProcess] = []
-        self._at: dict[Connection, BaseProcess] = {}
         self._dismissed: set[Connection] = set()
+        self.crew = Crew(functools.partial(_work, plan), self)
 
-    @property
-    def busy(self) -> bool:
-        """Whether a worker has not ended yet."""
-        return bool(self._at)
-
-    def start(self, number: int) -> None:
-        """Start the processes."""
-        # Not forked: neither torch nor CUDA survives a fork.
-        context = multiprocessing.get_context("spawn")
-        for _ in range(number):
-            mine, theirs = context.Pipe()
-            process = context.Process(target=_work, args=(self._plan, theirs), daemon=True)
-            self._processes.append(process)
-            process.start()
-            # Only the worker holds this end from now on, so that its death closes the pipe.
-            theirs.close()
-            self._at[mine] = process
-
-    def listen(self) -> None:
-        """Wait a moment for what the workers say, and answer them."""
-        for connection in cast("list[Connection]", wait(list(self._at), _TICK_SECONDS)):
-            self._hear(connection)
-
-    def _hear(self, connection: Connection) -> None:
-        try:
-            message: Message = connection.recv()
-        except (EOFError, OSError):
-            self._bury(connection)
-            return
+    def hear(self, worker: Connection, message: Message) -> None:
+        """Pass a message on, and give the worker the next chunk where it has none."""
         self._supervisor.receive(message)
         if isinstance(message, Ready | Done):
             chunk = self._supervisor.next_chunk()
             if chunk is None:
-                self._dismissed.add(connection)
-            # Should the worker be dead by now, its end of file is what comes next.
-            with contextlib.suppress(BrokenPipeError):
-                connection.send(chunk)
+                self._dismissed.add(worker)
+            self.crew.tell(worker, chunk)
 
-    def _bury(self, connection: Connection) -> None:
-        process = self._at.pop(connection)
-        process.join(_PATIENCE_SECONDS)
+    def bury(self, worker: Connection, exit_code: int | None) -> None:
+        """Take note that a worker has ended."""
         # Even a worker that ends with 0 has failed if there was still a chunk in its hands.
-        if process.exitcode != 0 or connection not in self._dismissed:
-            self._supervisor.fail(HarnessFault(_obituary(process.exitcode)))
-
-    def end(self) -> None:
-        """End the processes that still run, and wait for them."""
-        for process in self._processes:
-            if process.is_alive():
-                process.terminate()
-        for process in self._processes:
-            process.join(_PATIENCE_SECONDS)
-            if process.is_alive():
-                process.kill()
+        if exit_code != 0 or worker not in self._dismissed:
+            self._supervisor.fail(HarnessFault(obituary(exit_code)))
 
 
 def _work(plan: Plan, connection: Connection) -> None:
     """Be a worker: judge chunks until there are no more."""
-    # Ctrl-C reaches every process of the terminal; the supervisor alone decides what it means.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    warnings.simplefilter("ignore")
-    _end_with_parent()
-    try:
-        _serve(plan, connection.send, connection.recv)
-    except (EOFError, BrokenPipeError):
-        # The supervisor is gone, and nobody wants to know any more.
-        return
-
-
-def _end_with_parent() -> None:
-    """End this process when its parent is gone, even while a case hangs."""
-    parent = multiprocessing.parent_process()
-    if parent is None:
-        return
-
-    def watch() -> None:
-        wait([parent.sentinel])
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
+    _serve(plan, connection.send, connection.recv)
 
 
 def _serve(plan: Plan, send: _Send, next_chunk: Callable[[], Chunk | None]) -> None:
@@ -347,12 +278,6 @@ def _serve(plan: Plan, send: _Send, next_chunk: Callable[[], Chunk | None]) -> N
     except Exception as error:
         send(Broken(f"{type(error).__name__}: {error}", HarnessFault.exit_code, None))
         raise
-
-
-def _obituary(code: int | None) -> str:
-    if code is not None and code < 0:
-        return f"a worker died of signal {-code} (exit code {code}); if memory ran out, use fewer --workers."
-    return f"a worker died with exit code {code}; what it wrote on standard error may say why."
 
 
 def _as_error(broken: Broken) -> HarnessError:

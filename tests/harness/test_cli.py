@@ -75,7 +75,7 @@ def save_case(folder: Path) -> Path:
         (["fuzz", "--seconds", "nan"], "nan is not a number of seconds"),
         (["fuzz", "--seed", "-1"], "-1 is not in the range"),
         (["fuzz", "--backend", "abacus"], "'abacus' is not one of 'auto', 'cpu', 'cuda'"),
-        (["fuzz", "--te", "broken"], "'broken' is not one of 'corrected', 'installed'"),
+        (["fuzz", "--te", "broken"], "'broken' is not one of corrected, installed and mutant:ID"),
         (["fuzz", "--checkpointer", "nothing"], "takes module:function, not 'nothing'"),
         (["fuzz", "--json", "{taken}"], "exists already and is not overwritten"),
         (["fuzz", "--json", "{folder}/no/report.json"], "there is no folder"),

@@ -13,15 +13,17 @@ ROOT = Path(__file__).parents[2]
 FILES = sorted([*ROOT.glob("harness/**/*.py"), *ROOT.glob("strategies/**/*.py")])
 
 LAYERS = [
-    {"errors", "case", "violations"},
+    {"errors", "case", "te_mode", "violations"},
     {"validity", "features", "sentence", "strategies"},
     {"backends"},
-    {"trace", "verdict", "probe", "leaves", "build", "correction"},
+    {"operators", "named_mutants", "mutants"},
+    {"trace", "verdict", "probe", "leaves", "build", "correction", "mutation"},
     {"comparison", "recorder", "execute", "oracles"},
     {"session"},
-    {"files", "campaign", "corpus", "messages", "record", "target", "workers"},
-    {"doctor", "report", "options"},
-    {"cli", "pytest_plugin", "__main__"},
+    {"files", "journal", "campaign", "corpus", "crew", "messages", "record", "target", "workers"},
+    {"reach", "trial", "court", "sensitivity", "survivors"},
+    {"doctor", "report", "sensitivity_report", "options"},
+    {"mutant_commands", "cli", "pytest_plugin", "__main__"},
 ]
 """Lowest first. A module imports from its own layer and from those below."""
 
@@ -29,7 +31,7 @@ ORACLES_MAY_IMPORT = {"__future__", "collections", "harness", "itertools", "msgs
 TE_PUBLIC = {"transformer_engine.pytorch", "transformer_engine.common.recipe"}
 """What the others import of TE; ``ast`` shows the names as they are imported."""
 TE_PRIVATE_NAMES = ("fp8_meta", "quantization_state", "FP8GlobalStateManager", "te.distributed", "tex.")
-MAY_KNOW_TE_PRIVATELY = {"probe", "correction"}
+MAY_KNOW_TE_PRIVATELY = {"probe", "correction", "mutation", "mutants", "named_mutants"}
 
 
 def noun(path: Path) -> str:

@@ -1,0 +1,208 @@
+"""Tries mutants: judges cases under one until a case fails, and shrinks that."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness import case as c
+from harness.campaign import Failure, chunks, kind_of, shrink
+from harness.errors import HarnessError, HarnessFault
+from harness.execute import Inputs
+from harness.mutants import find
+from harness.mutation import Planted
+from harness.record import draw
+from harness.session import Session
+from harness.te_mode import with_mutant
+from harness.trial import Trial
+from harness.violations import ORACLES
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
+
+    from harness.backends import Backend
+    from harness.trace import Trace
+    from harness.trial import How
+    from harness.verdict import Verdict
+
+_SHRINK_AT_MOST = 150
+"""Cases judged to shrink one: most are smallest after fewer, and there are hundreds of mutants."""
+
+_COMPARED = 8
+"""Cases whose direct run is compared with that of TE without the mutant, where no case failed."""
+
+
+class Cases:
+    """The cases of a campaign, in the order in which any campaign of that seed and number draws them.
+
+    They are numbered from 1 on.
+    """
+
+    def __init__(self, strategy: SearchStrategy[c.Case], cases: int, seed: int) -> None:
+        self.strategy = strategy
+        self._drawn = draw(strategy, cases, seed)
+        self._chunks = list(chunks(cases, seed))
+
+    def __getitem__(self, number: int) -> c.Case:
+        return self._drawn[number - 1]
+
+    @property
+    def numbers(self) -> range:
+        """The cases' numbers."""
+        return range(1, len(self._drawn) + 1)
+
+    def chunk_of(self, number: int) -> tuple[int, int, list[c.Case]]:
+        """Return the seed and size of a case's chunk, and the cases that are drawn before it there."""
+        last = 0
+        for seed, size in self._chunks:
+            if number <= last + size:
+                return seed, size, self._drawn[last : number - 1]
+            last += size
+        raise HarnessFault(f"there is no case {number}")
+
+
+class Court:
+    """Tries mutants in this process, on Transformer Engine as corrected."""
+
+    def __init__(self, backend: Backend, cases: Cases, on_case: Callable[[int], None]) -> None:
+        self._backend = backend
+        self._cases = cases
+        self._on_case = on_case
+        self._session = Session(backend)
+
+    def require_health(self, number: int) -> None:
+        """Judge a case without any mutant; raises HarnessFault where it does not hold."""
+        verdict = self._session.judge(self._cases[number])
+        if not verdict.held or verdict.direct_error is not None:
+            raise HarnessFault(f"case {number} ({verdict.fingerprint}) does not hold without any mutant")
+
+    def is_tainted(self, number: int) -> bool:
+        """Tell whether this process no longer judges right: an earlier mutant has left something behind."""
+        try:
+            self.require_health(number)
+        except Exception:
+            return True
+        return False
+
+    def try_mutant(self, name: str, numbers: Sequence[int]) -> Trial:
+        """Judge cases under a mutant until one fails; shrink that one."""
+        started = time.monotonic()
+        try:
+            with self._planted(name) as session:
+                trial = self._try(session, name, numbers)
+        except _StartError:
+            trial = Trial(mutant=name, outcome="killed", by=("start",), case=1, reaching=len(numbers))
+        if trial.outcome == "survived":
+            changes = self._changes_direct(name, numbers)
+            trial = msgspec.structs.replace(trial, changes_direct=changes)
+        return msgspec.structs.replace(trial, seconds=round(time.monotonic() - started, 3))
+
+    def objections(self, name: str, numbers: Sequence[int]) -> dict[How, int]:
+        """Return how many of these cases each oracle objects to under a mutant."""
+        counted: dict[How, int] = {}
+        with self._planted(name) as session:
+            for number in numbers:
+                self._on_case(number)
+                for how in objectors(session.judge(self._cases[number])):
+                    counted[how] = counted.get(how, 0) + 1
+        return counted
+
+    @contextlib.contextmanager
+    def _planted(self, name: str) -> Iterator[Session]:
+        mutant = find(name)
+        planted = Planted(mutant)
+        if not mutant.in_correction:
+            planted.plant()
+            try:
+                yield self._session
+            finally:
+                planted.remove()
+            return
+        self._session.correction.remove()
+        try:
+            try:
+                session = Session(self._backend, with_mutant(name))
+            except Exception as error:
+                raise _StartError from error
+            yield session
+            session.correction.remove()
+        finally:
+            planted.remove()
+            self._session = Session(self._backend)
+
+    def _try(self, session: Session, name: str, numbers: Sequence[int]) -> Trial:
+        for number in numbers:
+            self._on_case(number)
+            killed = Trial(mutant=name, outcome="killed", case=number, reaching=len(numbers))
+            try:
+                verdict = session.judge(self._cases[number])
+                by = objectors(verdict)
+                if by:
+                    smallest = self._shrunk(session, number, verdict)
+                    return msgspec.structs.replace(killed, by=by, smallest=smallest)
+            except Exception:
+                return msgspec.structs.replace(killed, by=("fault",))
+        return Trial(mutant=name, outcome="survived" if numbers else "unreached", reaching=len(numbers))
+
+    def _shrunk(self, session: Session, number: int, verdict: Verdict) -> c.Case:
+        seed, size, before = self._cases.chunk_of(number)
+        kind = _kind(verdict)
+        if kind is None:
+            raise HarnessFault("a case that holds is not shrunk")
+        failure = Failure(kind, self._cases[number], verdict)
+        known = dict.fromkeys((case.fingerprint for case in before), None)
+
+        def judge(case: c.Case) -> Verdict:
+            self._on_case(number)
+            return session.judge(case)
+
+        found = shrink(
+            judge, self._cases.strategy, seed, size, failure, known, kind=_kind, most=_SHRINK_AT_MOST
+        )
+        return found.case
+
+    def _changes_direct(self, name: str, numbers: Sequence[int]) -> bool:
+        step = max(1, len(numbers) // _COMPARED)
+        chosen = numbers[::step]
+        with self._planted(name) as session:
+            under = [self._direct_digest(session, number) for number in chosen]
+        return under != [self._direct_digest(self._session, number) for number in chosen]
+
+    def _direct_digest(self, session: Session, number: int) -> str:
+        case = self._cases[number]
+        direct, _ = session.run_both(case, Inputs(case, self._backend.device))
+        return digest(direct)
+
+
+class _StartError(HarnessError):
+    """The correction could not be applied under a mutant."""
+
+
+def objectors(verdict: Verdict) -> tuple[How, ...]:
+    """Return what objects to a case: oracles in their order, or the direct run where no oracle does."""
+    fired = {violation.oracle for violation in verdict.violations}
+    by: tuple[How, ...] = tuple(oracle for oracle in ORACLES if oracle in fired)
+    if not by and verdict.direct_error is not None:
+        return ("direct run",)
+    return by
+
+
+def _kind(verdict: Verdict) -> str | None:
+    if verdict.held and verdict.direct_error is not None:
+        return f"direct run: {verdict.direct_error.type}"
+    return kind_of(verdict)
+
+
+def digest(trace: Trace) -> str:
+    """Return a hash of all tensors and the error of a trace."""
+    hashed = hashlib.sha256(repr(trace.error).encode())
+    for key, tensor in trace.tensors.items():
+        hashed.update(repr(key).encode())
+        if tensor is not None:
+            hashed.update(tensor.detach().cpu().contiguous().view(-1).float().numpy().tobytes())
+    return hashed.hexdigest()

@@ -1,0 +1,351 @@
+"""How sensitive the harness is: every mutant is tried, over worker processes, and what is finished is kept.
+
+First the cases are surveyed: each must hold without any mutant, and it is noted which lines it runs. Then
+each mutant is tried on the cases that run its lines. Last, for each oracle, a mutant is looked for that no
+other oracle objects to in any case.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
+
+from harness import reach
+from harness.crew import Crew, obituary
+from harness.errors import CannotRunHere, HarnessError, HarnessFault
+from harness.mutants import find
+from harness.target import Target
+from harness.trial import How, Trial
+from harness.violations import ORACLES
+from harness.workers import interruptible
+
+if TYPE_CHECKING:
+    from harness.reach import Reach
+
+DEFAULT_CASES = 500
+
+_CANARY = 1
+"""The case, the simplest, that shows after each mutant whether the process still judges right."""
+
+_LONGEST_CASE_SECONDS = 60.0
+"""A case takes tens of milliseconds; one that takes this long does not end."""
+
+_SURVEYED_AT_ONCE = 25
+
+_CANDIDATES = 6
+"""How many mutants are looked at, for each oracle, to find one that it alone objects to."""
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a campaign is to do: which mutants, and on which cases."""
+
+    mutants: tuple[str, ...]
+    domain: str = "contract"
+    seed: int = 0
+    cases: int = DEFAULT_CASES
+    workers: int = 1
+
+
+class Sole(msgspec.Struct, frozen=True, tag="sole"):
+    """In how many cases each oracle objects to a mutant whose first failing case only one objected to."""
+
+    mutant: str
+    counted: dict[How, int]
+
+
+Finished: TypeAlias = Trial | Sole
+
+
+class Outcome(msgspec.Struct):
+    """What came of a campaign, as far as it got."""
+
+    trials: dict[str, Trial] = {}
+    sole: dict[str, Sole] = {}
+    where: dict[str, str] = {}
+    interrupted: bool = False
+    fault: HarnessError | None = None
+
+    def sole_killer(self) -> dict[How, str]:
+        """Return, for each oracle where there is one, a mutant that it alone objects to in all cases."""
+        found: dict[How, str] = {}
+        for sole in self.sole.values():
+            if len(sole.counted) == 1:
+                found.setdefault(next(iter(sole.counted)), sole.mutant)
+        return found
+
+
+# --- What the workers and the supervisor say to each other -------------------------------------------
+
+
+class Survey(msgspec.Struct, frozen=True):
+    """To a worker: judge these cases without a mutant, and note the lines that they run."""
+
+    numbers: tuple[int, ...]
+
+
+class Try(msgspec.Struct, frozen=True):
+    """To a worker: try a mutant on these cases."""
+
+    mutant: str
+    numbers: tuple[int, ...]
+
+
+class Exhaust(msgspec.Struct, frozen=True):
+    """To a worker: judge all these cases under a mutant, however many fail."""
+
+    mutant: str
+    numbers: tuple[int, ...]
+
+
+Task: TypeAlias = Survey | Try | Exhaust
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """Here is where I run; give me a task."""
+
+    where: dict[str, str]
+
+
+class Surveyed(msgspec.Struct, frozen=True):
+    """The lines that the cases run."""
+
+    reach: Reach
+
+
+class At(msgspec.Struct, frozen=True):
+    """I am about to judge this case."""
+
+    number: int
+
+
+class Done(msgspec.Struct, frozen=True):
+    """What came of a mutant; ``tainted`` says that this process no longer judges right."""
+
+    finished: Finished
+    tainted: bool
+
+
+class Broken(msgspec.Struct, frozen=True):
+    """The harness failed."""
+
+    message: str
+    exit_code: int
+
+
+# --- A worker ----------------------------------------------------------------------------------------
+
+
+def _work(plan: Plan, connection: Connection) -> None:
+    try:
+        _serve(plan, connection)
+    except HarnessError as error:
+        connection.send(Broken(str(error), error.exit_code))
+    except (EOFError, BrokenPipeError):
+        raise
+    except Exception as error:
+        connection.send(Broken(f"{type(error).__name__}: {error}", HarnessFault.exit_code))
+        raise
+
+
+def _serve(plan: Plan, connection: Connection) -> None:
+    from strategies.domains import DOMAINS
+
+    target = Target(backend="cpu")
+    # The target's session shows where this runs; the court's own take its place.
+    session = target.open()
+    where = target.where(session)
+    from harness.court import Cases, Court
+
+    session.correction.remove()
+    cases = Cases(DOMAINS[plan.domain].strategy(), plan.cases, plan.seed)
+    court = Court(session.backend, cases, lambda number: connection.send(At(number)))
+    connection.send(Ready(where))
+    while (task := connection.recv()) is not None:
+        match task:
+            case Survey():
+                connection.send(Surveyed(reach.measure(task.numbers, court.require_health)))
+            case Try():
+                trial = court.try_mutant(task.mutant, task.numbers)
+                connection.send(Done(trial, court.is_tainted(_CANARY)))
+            case Exhaust():
+                sole = Sole(task.mutant, court.objections(task.mutant, task.numbers))
+                connection.send(Done(sole, court.is_tainted(_CANARY)))
+
+
+# --- The supervisor ----------------------------------------------------------------------------------
+
+
+class _Supervisor:
+    """Hands out tasks, and keeps what comes of them."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        done: Iterable[Finished],
+        keep: Callable[[Finished], None],
+        on_progress: Callable[[Outcome], None],
+    ) -> None:
+        self.outcome = Outcome()
+        self.crew = Crew(functools.partial(_work, plan), self)
+        self._plan = plan
+        self._keep = keep
+        self._on_progress = on_progress
+        self._reaches: list[Reach] = []
+        self._reach: Reach | None = None
+        self._waiting: list[Connection] = []
+        self._at_work: dict[Connection, tuple[Task, int]] = {}
+        self._fresh: set[Connection] = set()
+        self._tasks: list[Task] = _surveys(plan.cases)
+        for finished in done:
+            self._note(finished)
+
+    def run(self) -> None:
+        """Run the campaign to its end."""
+        self.crew.start(self._plan.workers)
+        try:
+            while self.crew.busy and self.outcome.fault is None:
+                self.crew.listen()
+                for worker in self.crew.silent_for(_LONGEST_CASE_SECONDS):
+                    if worker in self._at_work:
+                        self._lost(worker, "hang")
+                self._on_progress(self.outcome)
+                if not self._at_work and not self._refill():
+                    return
+                self._hand_out()
+        finally:
+            self.crew.end()
+
+    def hear(self, worker: Connection, message: Any) -> None:
+        """Take note of what a worker says."""
+        match message:
+            case Ready():
+                self.outcome.where = message.where
+                self._fresh.add(worker)
+                self._waiting.append(worker)
+            case At():
+                self._at_work[worker] = self._at_work[worker][0], message.number
+            case Surveyed():
+                self._reaches.append(message.reach)
+                self._at_work.pop(worker)
+                self._waiting.append(worker)
+            case Done():
+                self._finish(worker, message)
+            case Broken():
+                kind = CannotRunHere if message.exit_code == CannotRunHere.exit_code else HarnessFault
+                self.outcome.fault = self.outcome.fault or kind(message.message)
+
+    def bury(self, worker: Connection, exit_code: int | None) -> None:
+        """Take note that a worker has died: of the mutant that it was trying."""
+        task, _ = self._at_work.get(worker, (None, 0))
+        if isinstance(task, Try):
+            self._lost(worker, "crash", dead=True)
+        elif self.outcome.fault is None:
+            self.outcome.fault = HarnessFault(obituary(exit_code))
+
+    # --- Tasks ---
+
+    def _refill(self) -> bool:
+        """Find what is to be done next, once all that was to be done is; tell whether there is anything."""
+        if self._tasks:
+            return True
+        if self._reach is None:
+            if not self._reaches:
+                return True
+            self._reach = reach.merge(self._reaches)
+            todo = [name for name in self._plan.mutants if name not in self.outcome.trials]
+            self._tasks = [Try(name, self._numbers(name)) for name in todo]
+            if self._tasks:
+                return True
+        self._tasks = [Exhaust(name, self._numbers(name)) for name in self._candidates()]
+        return bool(self._tasks)
+
+    def _hand_out(self) -> None:
+        while self._tasks and self._waiting:
+            worker, task = self._waiting.pop(), self._tasks.pop(0)
+            self._at_work[worker] = task, 0
+            self.crew.tell(worker, task)
+
+    def _numbers(self, name: str) -> tuple[int, ...]:
+        return tuple(reach.reaching(self._reach or {}, find(name), range(1, self._plan.cases + 1)))
+
+    def _candidates(self) -> list[str]:
+        """Return mutants to find those that one oracle alone objects to: one more for each oracle without."""
+        found = self.outcome.sole_killer()
+        chosen = []
+        for oracle in ORACLES:
+            alone = [trial for trial in self.outcome.trials.values() if trial.by == (oracle,)]
+            left = [trial for trial in alone if trial.mutant not in self.outcome.sole]
+            if oracle not in found and left and len(alone) - len(left) < _CANDIDATES:
+                chosen.append(left[0].mutant)
+        return chosen
+
+    # --- What comes of them ---
+
+    def _finish(self, worker: Connection, done: Done) -> None:
+        task, _ = self._at_work.pop(worker)
+        fresh = worker in self._fresh
+        self._fresh.discard(worker)
+        if done.tainted:
+            # What an earlier mutant has left behind may be what was seen: a new process must see it too.
+            self.crew.dismiss(worker)
+            self.crew.start(1)
+            if not fresh:
+                self._tasks.insert(0, task)
+                return
+        else:
+            self._waiting.append(worker)
+        self._note(done.finished)
+        self._keep(done.finished)
+
+    def _lost(self, worker: Connection, how: How, *, dead: bool = False) -> None:
+        task, number = self._at_work.pop(worker)
+        self._fresh.discard(worker)
+        if not dead:
+            self.crew.dismiss(worker)
+        self.crew.start(1)
+        if isinstance(task, Try):
+            trial = Trial(
+                mutant=task.mutant, outcome="killed", by=(how,), case=number, reaching=len(task.numbers)
+            )
+            self._note(trial)
+            self._keep(trial)
+        else:
+            self.outcome.fault = HarnessFault(f"{how} in case {number}, where there should be none")
+
+    def _note(self, finished: Finished) -> None:
+        if isinstance(finished, Trial):
+            self.outcome.trials[finished.mutant] = finished
+        else:
+            self.outcome.sole[finished.mutant] = finished
+
+
+def _surveys(cases: int) -> list[Task]:
+    starts = range(1, cases + 1, _SURVEYED_AT_ONCE)
+    return [Survey(tuple(range(start, min(start + _SURVEYED_AT_ONCE, cases + 1)))) for start in starts]
+
+
+def run(
+    plan: Plan,
+    done: Iterable[Finished] = (),
+    keep: Callable[[Finished], None] = lambda _finished: None,
+    on_progress: Callable[[Outcome], None] = lambda _outcome: None,
+) -> Outcome:
+    """Run a campaign and return what came of it; an interruption and a fault are part of that.
+
+    Args:
+        plan: what to do.
+        done: what an earlier run of the same plan has finished already.
+        keep: called with each mutant that is finished.
+        on_progress: called a few times a second.
+    """
+    supervisor = _Supervisor(plan, done, keep, on_progress)
+    try:
+        with interruptible():
+            supervisor.run()
+    except KeyboardInterrupt:
+        supervisor.outcome.interrupted = True
+    return supervisor.outcome

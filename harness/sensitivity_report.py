@@ -1,0 +1,169 @@
+"""How a sensitivity campaign reads: on the terminal, as JSON, as a Markdown table. Formats only."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+from rich.console import Console
+
+from harness import case as c
+from harness.mutants import Mutant, mutants
+from harness.report import table
+from harness.trial import OTHER_WAYS
+from harness.violations import ORACLES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from harness.sensitivity import Outcome, Plan
+    from harness.survivors import Survivor
+    from harness.trial import Trial
+
+JSON_FORMAT = 1
+"""Version of the layout of ``sensitivity --json``."""
+
+
+def listing(chosen: Iterable[Mutant], *, diff: bool) -> None:
+    """Print mutants: id and description, with the diff where it is wanted."""
+    for mutant in chosen:
+        click.echo(f"{mutant.id}  {mutant.description}")
+        if diff:
+            click.echo(mutant.diff() + "\n")
+
+
+class Statistics(msgspec.Struct, frozen=True, kw_only=True):
+    """A campaign in numbers."""
+
+    mutants: int
+    killed: int
+    equivalent: int
+    outside: int
+    unexplained: int
+    median_case: float | None
+    worst_case: int | None
+
+
+def statistics_of(trials: Mapping[str, Trial], known: Mapping[str, Survivor]) -> Statistics:
+    """Return the numbers of a campaign, and over which case the kills came."""
+    kills = [trial.case for trial in trials.values() if trial.case is not None]
+    alive = [name for name, trial in trials.items() if trial.outcome != "killed"]
+    kinds = Counter(known[name].kind if name in known else "unexplained" for name in alive)
+    return Statistics(
+        mutants=len(trials),
+        killed=len(kills),
+        equivalent=kinds["equivalent"],
+        outside=kinds["outside"],
+        unexplained=kinds["unexplained"],
+        median_case=statistics.median(kills) if kills else None,
+        worst_case=max(kills, default=None),
+    )
+
+
+def summary(plan: Plan, outcome: Outcome, known: Mapping[str, Survivor], seconds: float) -> None:
+    """Print what came of a campaign."""
+    numbers = statistics_of(outcome.trials, known)
+    console = Console()
+    for row in _oracle_rows(outcome):
+        console.print("  ".join(f"{cell:<22}" for cell in row), markup=False, highlight=False, soft_wrap=True)
+    console.print()
+    rows = {
+        "mutants": f"{numbers.mutants} of {len(plan.mutants)}",
+        "cases": f"{plan.cases} of the domain {plan.domain}, seed {plan.seed}",
+        "killed": f"{numbers.killed}; median case {numbers.median_case}, worst {numbers.worst_case}",
+        "survived": f"{numbers.equivalent} equivalent, {numbers.outside} outside the domain,"
+        f" {numbers.unexplained} unexplained",
+        "TE": f"{outcome.where.get('transformer_engine')}, on the {outcome.where.get('backend')} backend",
+        "time": f"{seconds:.0f} s, {plan.workers} workers",
+    }
+    if outcome.interrupted:
+        rows["interrupted"] = "what was finished is kept; the same command goes on"
+    table(rows.items())
+
+
+def _oracle_rows(outcome: Outcome) -> list[tuple[str, str, str]]:
+    """Return a row for each oracle: how many first kills it took part in, and where it was alone."""
+    took_part = Counter(how for trial in outcome.trials.values() for how in trial.by)
+    sole = outcome.sole_killer()
+    rows = [("objected by", "mutants killed", "alone, in all cases, to")]
+    ways = [*ORACLES, *(way for way in OTHER_WAYS if took_part[way])]
+    return rows + [(way, str(took_part[way]), sole.get(way, "-")) for way in ways]
+
+
+def campaign_json(
+    plan: Plan, outcome: Outcome, known: Mapping[str, Survivor], complaints: Sequence[str]
+) -> bytes:
+    """Return the whole report of a campaign as indented JSON."""
+    data: dict[str, Any] = {
+        "format": JSON_FORMAT,
+        "plan": plan,
+        "where": outcome.where,
+        "statistics": statistics_of(outcome.trials, known),
+        "complaints": complaints,
+        "sole": outcome.sole_killer(),
+        "trials": [outcome.trials[name] for name in plan.mutants if name in outcome.trials],
+        "interrupted": outcome.interrupted,
+        "fault": None if outcome.fault is None else str(outcome.fault),
+    }
+    return msgspec.json.format(msgspec.json.encode(data), indent=2) + b"\n"
+
+
+# --- Markdown ----------------------------------------------------------------------------------------
+
+
+def markdown(plan: Plan, outcome: Outcome, known: Mapping[str, Survivor]) -> str:
+    """Return the tables of a campaign for the documents."""
+    numbers = statistics_of(outcome.trials, known)
+    where = outcome.where
+    lines = [
+        f"Transformer Engine {where.get('transformer_engine')}, {plan.cases} cases of the domain"
+        f" {plan.domain}, seed {plan.seed}, torch {where.get('torch')}, {where.get('backend')} backend.",
+        "",
+        "| mutants | killed | equivalent | outside the domain | unexplained | median case | worst case |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+        f"| {numbers.mutants} | {numbers.killed} | {numbers.equivalent} | {numbers.outside} |"
+        f" {numbers.unexplained} | {numbers.median_case:g} | {numbers.worst_case} |",
+        "",
+        *_markdown_table(_oracle_rows(outcome)),
+    ]
+    chosen = mutants()
+    by_function: dict[tuple[str, str], list[Trial]] = {}
+    for name in plan.mutants:
+        if name in outcome.trials:
+            key = ("named", "") if name.startswith("named:") else (chosen[name].file, chosen[name].function)
+            by_function.setdefault(key, []).append(outcome.trials[name])
+    for (file, function), trials in by_function.items():
+        lines += ["", f"### {file} {function}".rstrip(), ""]
+        header = ("mutant", "change", "outcome", "case", "by", "smallest, or why")
+        lines += _markdown_table([header, *(_row(chosen[t.mutant], t, known) for t in trials)])
+    return "\n".join(lines) + "\n"
+
+
+def _row(mutant: Mutant, trial: Trial, known: Mapping[str, Survivor]) -> tuple[str, ...]:
+    name = mutant.id if mutant.id.startswith("named:") else ":".join(mutant.id.split(":")[-2:])
+    if trial.outcome == "killed":
+        return name, mutant.description, "killed", str(trial.case), ", ".join(trial.by), _size(trial.smallest)
+    why = known.get(mutant.id)
+    outcome = "unexplained" if why is None else why.kind
+    return name, mutant.description, outcome, "", "", "" if why is None else why.reason
+
+
+def _size(case: c.Case | None) -> str:
+    if case is None:
+        return ""
+    modules = sum(isinstance(node, c.Module) for node in c.walk(case.graph))
+    iterations = sum(isinstance(step, c.Forward | c.Evaluate) for step in case.schedule)
+    return f"{_count(modules, 'module')}, {_count(iterations, 'iteration')}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _markdown_table(rows: Sequence[Sequence[str]]) -> list[str]:
+    head, *rest = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    divider = ["---"] * len(head)
+    return [f"| {' | '.join(row)} |" for row in (head, divider, *rest)]
