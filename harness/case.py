@@ -240,7 +240,7 @@ class Forward(_Data, frozen=True, tag="Forward"):
 
 
 class Backward(_Data, frozen=True, tag="Backward"):
-    """The backward of the pending forward, from a fresh normal gradient of this standard deviation."""
+    """The backward of the oldest pending forward, from a fresh normal gradient of this deviation."""
 
     magnitude: float = 1.0
 

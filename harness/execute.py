@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import warnings
+from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -78,7 +79,8 @@ class Run:
             self.trace.region_paths.append(paths[id(region)])
         self._optimizer: torch.optim.Optimizer | None = None
         self._steady = False
-        self._pending: tuple[torch.Tensor, torch.Tensor] | None = None
+        self._iterations = 0
+        self._pending: deque[tuple[int, torch.Tensor, torch.Tensor]] = deque()
 
     # --- What a region asks of its run (harness.build.RegionCaller) ---
 
@@ -167,25 +169,33 @@ class Run:
         return None
 
     def _forward(self, data: torch.Tensor) -> torch.Tensor:
+        iteration = self._begin_iteration()
         for _, parameter in self._model.parameters:
             parameter.grad = None
         # A copy: what a function under test does to its input must not reach the other runs.
         x = data.clone().requires_grad_(self._case.input_requires_grad)
         out = self._call_model(x)
-        self._pending = (x, out)
+        self._pending.append((iteration, x, out))
         return out.detach()
 
     def _backward(self, gradient: torch.Tensor) -> torch.Tensor | None:
-        if self._pending is None:
+        if not self._pending:
             raise HarnessFault("a backward without a pending forward: the case was not checked")
-        x, out = self._pending
+        # What the backward does belongs to the iteration of its forward.
+        self._recorder.iteration, x, out = self._pending.popleft()
         torch.autograd.backward([out], [gradient.to(out.dtype, copy=True)])
-        self._pending = None
         return x.grad
 
     def _evaluate(self, data: torch.Tensor, mode: str) -> torch.Tensor:
+        self._begin_iteration()
         with torch.inference_mode() if mode == "inference_mode" else torch.no_grad():
             return self._call_model(data.clone()).detach()
+
+    def _begin_iteration(self) -> int:
+        """Return the number of the iteration that begins here: each forward and each evaluation is one."""
+        self._recorder.iteration = self._iterations
+        self._iterations += 1
+        return self._recorder.iteration
 
     def _optimizer_step(self) -> None:
         if self._optimizer is None:
@@ -206,7 +216,9 @@ class Run:
             for name, parameter in self._model.parameters:
                 self._keep("parameter gradient", parameter.grad, name)
         if isinstance(step, c.Backward | c.Evaluate):
-            self._stand_still()
+            self._keep_fp8_state()
+            if not self._pending:
+                self._stand_still()
 
     def _call_model(self, x: torch.Tensor) -> torch.Tensor:
         with ExitStack() as stack:
@@ -220,15 +232,19 @@ class Run:
     def _keep(self, quantity: Quantity, tensor: torch.Tensor | None, name: str = "") -> None:
         self.trace.tensors[TensorKey(quantity, self._recorder.iteration, name)] = tensor
 
-    def _stand_still(self) -> None:
-        """Record what must hold while no graph is pending, and go on to the next iteration."""
-        iteration = self._recorder.iteration
+    def _keep_fp8_state(self) -> None:
+        """Record scales and amax histories, packed into one tensor."""
         state = list(self._probe.fp8_state(self._model.root))
-        self.trace.state_layout[iteration] = [(name, tensor.numel()) for name, tensor in state]
+        layout = [(name, tensor.numel()) for name, tensor in state]
+        self.trace.state_layout[self._recorder.iteration] = layout
         if state:
             with torch.no_grad():
                 packed = torch.cat([tensor.detach().reshape(-1) for _, tensor in state])
             self._keep("FP8 state", packed)
+
+    def _stand_still(self) -> None:
+        """Record what must hold while no graph is pending."""
+        iteration = self._recorder.iteration
         flags = (*self._probe.flags(), *self._model.switches())
         self.trace.standstills.append(
             Standstill(iteration, self._recorder.queues(), len(self._probe.first_flags()), flags)
@@ -236,7 +252,6 @@ class Run:
         if self._steady:
             gc.collect()
             self.trace.memory[iteration] = self._backend.memory_held()
-        self._recorder.iteration += 1
 
 
 def run_direct(case: c.Case, inputs: Inputs, backend: Backend, probe: Probe) -> Trace:

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final, get_args
 
 from harness import case as c
-from harness.validity import dropout_of
+from harness.validity import dropout_of, pending_at_most
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +44,8 @@ CATALOGUE: Final[tuple[str, ...]] = tuple(
             "mode flipped before backward", "mode flipped before forward", "module outside regions",
             "no autocast", "non-reentrant", "normalization: RMSNorm", "optimizer step",
             "quantized parameters", "reentrant", "region of eval modules", "region of frozen modules",
-            "region without TE modules", "residual", "several autocasts", "several regions", "sum",
+            "region without TE modules", "residual", "several autocasts", "several forwards pending",
+            "several regions", "sum",
             "RNG tracker", "torch autocast", "two groups", "without bias",
         ]
     )
@@ -167,6 +168,8 @@ def _of_schedule(case: c.Case) -> Iterator[str]:
             yield "optimizer step"
     forwards = [step.magnitude for step in case.schedule if isinstance(step, c.Forward)]
     backwards = [step.magnitude for step in case.schedule if isinstance(step, c.Backward)]
+    if pending_at_most(case) > 1:
+        yield "several forwards pending"
     if 1 <= len(forwards) <= 4:
         yield f"iterations: {len(forwards)}"
     yield from (f"forward magnitude: {pattern}" for pattern in _patterns(forwards))
@@ -176,10 +179,10 @@ def _of_schedule(case: c.Case) -> Iterator[str]:
 def _of_switches(case: c.Case) -> Iterator[str]:
     """Yield which switches of a mode are real ones: before a forward, and between it and its backward."""
     training = [leaf.training for leaf in c.modules(case)]
-    pending = False
+    pending = 0
     for step in case.schedule:
         if isinstance(step, c.Forward | c.Backward):
-            pending = isinstance(step, c.Forward)
+            pending += 1 if isinstance(step, c.Forward) else -1
         elif isinstance(step, c.SetMode) and training[step.module] != step.training:
             training[step.module] = step.training
             yield "mode flipped before backward" if pending else "mode flipped before forward"

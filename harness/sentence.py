@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from harness import case as c
+from harness.validity import pending_at_most
 
 _MOST_SWITCHES = 2
 """How many switches of a mode are told one by one."""
@@ -109,6 +110,9 @@ def _schedule(case: c.Case) -> str:
     backwards = [step.magnitude for step in case.schedule if isinstance(step, c.Backward)]
     optimizer_steps = sum(isinstance(step, c.OptimizerStep) for step in case.schedule)
     parts = [_count(len(forwards), "iteration")]
+    depth = pending_at_most(case)
+    if depth > 1:
+        parts.append(f"up to {depth} forwards before a backward")
     if any(size != 1 for size in forwards):
         parts.append(f"inputs of size {_numbers(forwards)}")
     if any(size != 1 for size in backwards):
@@ -123,13 +127,14 @@ def _schedule(case: c.Case) -> str:
 def _switches(case: c.Case) -> list[str]:
     """Say when the mode of which module is set; where that happens often, only how often."""
     several = sum(isinstance(step, c.Forward) for step in case.schedule) > 1
-    said, number, pending, amid = [], 0, False, 0
+    said, number, pending, amid = [], 0, 0, 0
     for step in case.schedule:
-        if isinstance(step, c.Forward | c.Backward):
-            pending = isinstance(step, c.Forward)
-            number += pending
+        if isinstance(step, c.Forward):
+            number, pending = number + 1, pending + 1
+        elif isinstance(step, c.Backward):
+            pending -= 1
         elif isinstance(step, c.SetMode):
-            amid += pending
+            amid += pending > 0
             when = "between forward and backward" if pending else "before the forward"
             which = f" of iteration {number if pending else number + 1}" if several else ""
             mode = "train" if step.training else "eval"

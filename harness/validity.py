@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Final, Literal, TypeVar
 
@@ -122,6 +123,12 @@ def dropout_of(node: c.Node) -> float:
     return 0.0
 
 
+def pending_at_most(case: c.Case) -> int:
+    """Return how many forwards wait for their backwards at once, at most."""
+    changes = (isinstance(s, c.Forward) - isinstance(s, c.Backward) for s in case.schedule)
+    return max(itertools.accumulate(changes), default=0)
+
+
 def _check_gain(gain: c.Gain, where: str) -> None:
     if not math.isfinite(gain.value) or gain.value == 0:
         raise _invalid(f"{where}: a gain is finite and not zero, got {gain.value}")
@@ -149,24 +156,20 @@ def _check_recipe(case: c.Case) -> None:
 
 
 def _check_schedule(case: c.Case) -> None:
-    """Check each step, and that forwards and backwards alternate."""
-    pending: int | None = None
+    """Check each step, and that each forward has its backward: the oldest pending one comes first."""
+    pending: list[int] = []
     count = len(c.modules(case))
     for place, step in enumerate(case.schedule):
         where = f"$.schedule[{place}]"
         _check_step(step, where, count)
         if isinstance(step, c.Forward):
-            if pending is not None:
-                raise _invalid(
-                    f"{where}: a forward while that of $.schedule[{pending}] waits for its backward"
-                )
-            pending = place
+            pending.append(place)
         elif isinstance(step, c.Backward):
-            if pending is None:
+            if not pending:
                 raise _invalid(f"{where}: a backward without a forward before it")
-            pending = None
-    if pending is not None:
-        raise _invalid(f"$.schedule[{pending}]: no backward follows this forward")
+            del pending[0]
+    if pending:
+        raise _invalid(f"$.schedule[{pending[0]}]: no backward follows this forward")
     if not any(isinstance(step, c.Forward | c.Evaluate) for step in case.schedule):
         raise _invalid("$.schedule: neither a forward nor an evaluation, so nothing would run")
 

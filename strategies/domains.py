@@ -18,7 +18,8 @@ m. the first forward of all is not in inference mode (``schedules``);
 n. a tracker of random states goes with regions without dropout (``domains``);
 o. with gradients switched on, no frozen ``LayerNormMLP`` has RMSNorm (``frozen``);
 p. after TE modules without FP8, nothing frozen leads with ``LayerNormLinear`` (``frozen``);
-q. with torch's autocast, no reentrant region has two of torch's linears (``domains``).
+q. with torch's autocast, no reentrant region has two of torch's linears (``domains``);
+r. of several pending forwards, the oldest one's backward comes first (``schedules``).
 """
 
 from __future__ import annotations

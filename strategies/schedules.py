@@ -65,6 +65,9 @@ _NONE: Final[st.SearchStrategy[list[Any]]] = st.sampled_from([[], []])
 """Nothing, at the cost of a draw: what restricts a schedule must not make it look simpler to the shrinker."""
 
 
+_PIPELINED: Final = weighted((4, False), (1, True))
+
+
 class Iteration(NamedTuple):
     """What one iteration adds to its forward and backward; modules are named by number."""
 
@@ -130,15 +133,56 @@ def _schedule(
 ) -> tuple[c.Step, ...]:
     iterations = draw(_iterations(len(training), sensitive, evaluations))
     forward, backward = draw(_FORWARD_PATTERNS), draw(_BACKWARD_PATTERNS)
-    modes, steps, count = _Modes(training), list[c.Step](), len(iterations)
-    for number, iteration in enumerate(iterations):
+    modes, count = _Modes(training), len(iterations)
+    forwards = [c.Forward(forward(number, count)) for number in range(count)]
+    backwards = [c.Backward(backward(number, count)) for number in range(count)]
+    pipelined = draw(_PIPELINED) and count > 1
+    arrange = _pipelined if pipelined else _one_by_one
+    steps = arrange(iterations, forwards, backwards, modes, sensitive)
+    return (_out_of_inference_mode(steps[0]), *steps[1:], *draw(_evaluations(evaluations)))
+
+
+def _one_by_one(
+    iterations: list[Iteration],
+    forwards: list[c.Forward],
+    backwards: list[c.Backward],
+    modes: _Modes,
+    _sensitive: frozenset[int],
+) -> list[c.Step]:
+    """Arrange a schedule in which each forward is followed by its backward."""
+    steps: list[c.Step] = []
+    for iteration, forward, backward in zip(iterations, forwards, backwards, strict=True):
         steps += iteration.evaluations
         steps += modes.flip(iteration.flipped_before_forward)
-        steps.append(c.Forward(forward(number, count)))
+        steps.append(forward)
         steps += modes.flip(iteration.flipped_before_backward)
-        steps.append(c.Backward(backward(number, count)))
+        steps.append(backward)
         steps += [c.OptimizerStep()] * iteration.optimizer_step
-    return (_out_of_inference_mode(steps[0]), *steps[1:], *draw(_evaluations(evaluations)))
+    return steps
+
+
+def _pipelined(
+    iterations: list[Iteration],
+    forwards: list[c.Forward],
+    backwards: list[c.Backward],
+    modes: _Modes,
+    sensitive: frozenset[int],
+) -> list[c.Step]:
+    """Arrange a schedule as a stage of a pipeline does: one forward ahead of the backwards.
+
+    Rule r: the backwards come in the order of the forwards, since TE's queues are first in, first out. While
+    a graph is pending nothing is evaluated, no parameter changes, and by rule h no sensitive mode.
+    """
+    steps: list[c.Step] = [evaluation for iteration in iterations for evaluation in iteration.evaluations]
+    for number, iteration in enumerate(iterations):
+        flipped = iteration.flipped_before_forward
+        steps += modes.flip([module for module in flipped if number == 0 or module not in sensitive])
+        steps.append(forwards[number])
+        if number > 0:
+            steps += modes.flip(iteration.flipped_before_backward)
+            steps.append(backwards[number - 1])
+    optimizer_step = any(iteration.optimizer_step for iteration in iterations)
+    return [*steps, backwards[-1], *[c.OptimizerStep()] * optimizer_step]
 
 
 def _out_of_inference_mode(first: c.Step) -> c.Step:
@@ -159,7 +203,8 @@ def schedules(
     """Draw a schedule of one to four iterations for modules that start in these modes.
 
     Each iteration is a forward and its backward, perhaps with evaluations and switched modes before it, with
-    modes switched between the two, and with an optimizer step after it. Modules in ``mode_sensitive`` are
+    modes switched between the two, and with an optimizer step after it. Some schedules are those of a
+    pipeline's stage, with the next forward before each backward. Modules in ``mode_sensitive`` are
     not switched between the two; ``evaluations`` are the modes in which the graph may be evaluated.
     Shrinks towards one forward and one backward of magnitude 1.
     """
