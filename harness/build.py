@@ -155,10 +155,14 @@ class RegionModule(torch.nn.Module):
 
 
 class Model:
-    """A case's module tree with its leaves and regions by number, and the recipe it runs under."""
+    """A case's module tree with its leaves and regions by number, and the recipe it runs under.
 
-    def __init__(self, case: c.Case, device: torch.device) -> None:
+    ``recompute`` false makes the one of a direct run, in which no module recomputes itself.
+    """
+
+    def __init__(self, case: c.Case, device: torch.device, *, recompute: bool) -> None:
         self.case = case
+        self._recompute = recompute
         self.device = device
         self.recipe = make_recipe(case.recipe)
         self.tracker = _rng_tracker(case.seed) if case.rng_tracker else None
@@ -200,7 +204,7 @@ class Model:
         return self.regions[number]
 
     def _leaf(self, node: c.Leaf) -> torch.nn.Module:
-        self.leaves.append(make_leaf(node, self.case, self.device, self.tracker))
+        self.leaves.append(make_leaf(node, self.case, self.device, self.tracker, recompute=self._recompute))
         return self.leaves[-1]
 
 

@@ -59,11 +59,13 @@ class LayerNormLinear(Module, frozen=True, kw_only=True, tag="LayerNormLinear"):
 
 
 class LayerNormMLP(Module, frozen=True, kw_only=True, tag="LayerNormMLP"):
-    """``te.LayerNormMLP(width, 2 * width)``."""
+    """``te.LayerNormMLP(width, 2 * width)``; it recomputes itself in the checkpointed run alone."""
 
     bias: bool = True
     normalization: Normalization = "LayerNorm"
     activation: Activation = "gelu"
+    recompute: bool = False
+    """``checkpoint=True``: what the first linear and the activation save is recomputed in the backward."""
 
 
 class GroupedLinear(Module, frozen=True, kw_only=True, tag="GroupedLinear"):

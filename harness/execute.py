@@ -71,7 +71,7 @@ class Run:
         self._backend = backend
         self._probe = probe
         self._checkpointer = checkpointer
-        self._model = Model(case, backend.device)
+        self._model = Model(case, backend.device, recompute=checkpointer is not None)
         self._recorder = Recorder(self._model, probe, self.trace)
         paths = {id(module): path for path, module in self._model.root.named_modules()}
         for region in self._model.regions:

@@ -42,6 +42,7 @@ CATALOGUE: Final[tuple[str, ...]] = tuple(
             "autocast nested", "autocast off inside", "chain", "dropout", "eval module", "frozen module",
             "history: 1", "input without gradient", "margin: negative", "margin: positive",
             "mode flipped before backward", "mode flipped before forward", "module outside regions",
+            "module that recomputes itself",
             "no autocast", "non-reentrant", "normalization: RMSNorm", "optimizer step",
             "quantized parameters", "reentrant", "region of eval modules", "region of frozen modules",
             "region without TE modules", "residual", "several autocasts", "several forwards pending",
@@ -78,6 +79,7 @@ def _of_modules(case: c.Case) -> Iterator[str]:
             "without bias": not getattr(leaf, "bias", True),
             "two groups": getattr(leaf, "groups", 1) == 2,
             "activation: not gelu": getattr(leaf, "activation", "gelu") != "gelu",
+            "module that recomputes itself": getattr(leaf, "recompute", False),
             "normalization: RMSNorm": getattr(leaf, "normalization", "LayerNorm") == "RMSNorm",
         }
         yield from (name for name, holds in named.items() if holds)

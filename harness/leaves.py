@@ -32,9 +32,16 @@ class RowsModule(torch.nn.Module):
         return out.reshape(x.shape)
 
 
-def make_leaf(node: c.Leaf, case: c.Case, device: torch.device, tracker: Tracker) -> torch.nn.Module:
-    """Return the torch module of a leaf, its parameters drawn from the process's generators."""
-    if isinstance(node, c.MultiheadAttention):
+def make_leaf(
+    node: c.Leaf, case: c.Case, device: torch.device, tracker: Tracker, *, recompute: bool
+) -> torch.nn.Module:
+    """Return the torch module of a leaf, its parameters drawn from the process's generators.
+
+    ``recompute`` false makes one of a direct run, where also a module that can recompute itself does not.
+    """
+    if isinstance(node, c.LayerNormMLP):
+        module = _layernorm_mlp(node, case, device, recompute=recompute and node.recompute)
+    elif isinstance(node, c.MultiheadAttention):
         module = _attention(node, case, device, tracker)
     elif isinstance(node, c.TransformerLayer):
         module = _transformer_layer(node, case, device, tracker)
@@ -66,13 +73,18 @@ def _layernorm_linear(node: c.LayerNormLinear, case: c.Case, device: torch.devic
     return module
 
 
-def _layernorm_mlp(node: c.LayerNormMLP, case: c.Case, device: torch.device) -> torch.nn.Module:
+def _layernorm_mlp(
+    node: c.LayerNormMLP, case: c.Case, device: torch.device, *, recompute: bool
+) -> torch.nn.Module:
+    # Given only where it is wanted: TE has had the option since 2.11.
+    options: dict[str, Any] = {"checkpoint": True} if recompute else {}
     module: torch.nn.Module = te.LayerNormMLP(
         case.width,
         2 * case.width,
         bias=node.bias,
         normalization=node.normalization,
         activation=node.activation,
+        **options,
         **_te(case, device),
     )
     return module
@@ -158,7 +170,6 @@ def _dropout(node: c.TorchDropout, _case: c.Case, _device: torch.device) -> torc
 _FACTORIES: dict[type[c.Module], _Factory] = {
     c.Linear: _linear,
     c.LayerNormLinear: _layernorm_linear,
-    c.LayerNormMLP: _layernorm_mlp,
     c.GroupedLinear: _grouped_linear,
     c.LayerNorm: _layernorm,
     c.RMSNorm: _rmsnorm,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from harness import case as c
 from strategies import grad_modes
 from strategies.frozen import thawed
-from strategies.modules import ANCHORS, PARAMETERISED, modules
+from strategies.modules import ANCHORS, PARAMETERISED, modules, recomputing
 from strategies.regions import Layout, regions
 from strategies.weights import rarely, weighted
 
@@ -98,6 +98,8 @@ _BACKBONE: Final = weighted(
 """Rule a. What may come even before the opening: a frozen backbone in a reentrant region. Nothing in it needs
 a gradient, so it is not recomputed, and must push nothing. (A non-reentrant one pushes, and is never
 recomputed: measured in 2.20.2. And rule p may thaw a ``LayerNormLinear``.)"""
+_CLOSING: Final = rarely(12, recomputing(), otherwise=None)
+"""Rule s. What a graph may end with: a module that recomputes itself, outside every region."""
 
 
 @cache
@@ -170,8 +172,11 @@ def _graph(draw: st.DrawFn) -> Entrance:
     first: list[c.Node] = [] if opening is None or room < 1 else [opening]
     if first and backbone is not None and room > 1:
         first.insert(0, backbone)
-    if first:
-        graph = _chain([*(c.Autocast(node) if layout == "each" else node for node in first), graph])
+    closing = draw(_CLOSING)
+    last = [closing] if closing is not None and room > len(first) else []
+    if first or last:
+        ends = [[c.Autocast(node) if layout == "each" else node for node in nodes] for nodes in (first, last)]
+        graph = _chain([*ends[0], graph, *ends[1]])
     return Entrance(thawed(c.Autocast(graph) if layout == "around" else graph), not first)
 
 

@@ -110,6 +110,11 @@ def modules(
     return _modules(frozenset(kinds), may_freeze)
 
 
+def recomputing() -> st.SearchStrategy[c.LayerNormMLP]:
+    """Draw a module that recomputes itself, which is not frozen. Shrinks towards a plain one."""
+    return _RECOMPUTING
+
+
 @cache
 def _modules(kinds: frozenset[Kind], may_freeze: bool) -> st.SearchStrategy[c.Leaf]:
     prototypes: list[tuple[int, c.Leaf]] = []
@@ -118,3 +123,13 @@ def _modules(kinds: frozenset[Kind], may_freeze: bool) -> st.SearchStrategy[c.Le
         share = max(1, round(2 * weight / len(options)))
         prototypes += [(share, kind(**option)) for option in options if kind in kinds]
     return _module(weighted(*prototypes), may_freeze)
+
+
+_RECOMPUTING: Final[st.SearchStrategy[c.LayerNormMLP]] = st.builds(
+    c.LayerNormMLP,
+    training=weighted((3, True), (1, False)),
+    bias=weighted((3, True), (1, False)),
+    normalization=weighted((2, "LayerNorm"), (1, "RMSNorm")),
+    activation=weighted((2, "gelu"), *((1, name) for name in _ACTIVATIONS)),
+    recompute=st.just(value=True),
+)

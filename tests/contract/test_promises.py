@@ -56,6 +56,29 @@ def test_enable_grad_right_around_the_checkpoint_brings_recomputation_back(
 
 
 @REENTRANT
+def test_of_two_pending_forwards_each_backward_pops_its_own_snapshot(
+    te_session: Session, use_reentrant: bool
+) -> None:
+    schedule = (c.Forward(), c.Forward(100.0), c.Backward(), c.Backward())
+    region = c.Region(c.Linear(), use_reentrant=use_reentrant)
+    verdict = te_session.judge(c.Case(graph=c.Autocast(region), schedule=schedule))
+
+    assert verdict.held, verdict.violations
+    modules = [event for event in verdict.events if event.module]
+    assert [(event.iteration, event.pushed, event.popped) for event in modules] == [
+        (0, (0,), ()), (1, (1,), ()), (0, (), (0,)), (1, (), (1,)),
+    ]  # fmt: skip
+
+
+def test_a_module_that_recomputes_itself_equals_one_that_does_not(te_session: Session) -> None:
+    graph = c.Autocast(c.Chain((c.Region(c.Linear()), c.LayerNormMLP(recompute=True))))
+    verdict = te_session.judge(c.Case(graph=graph, schedule=(*ONCE, c.Forward(100.0), c.Backward())))
+
+    assert verdict.held, verdict.violations
+    assert "FIFO drained" in verdict.evaluated
+
+
+@REENTRANT
 def test_a_callable_without_te_modules_goes_to_pytorchs_checkpoint(
     te_session: Session, use_reentrant: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,6 +70,10 @@ def test_graphs(graph: c.Node, words: str) -> None:
     [
         ({"schedule": (*ONCE, c.Forward(1000.0), c.Backward())}, "2 iterations, inputs of size 1 and 1000."),
         ({"schedule": (c.Forward(), c.Backward(0.0))}, "1 iteration, gradients of size 0."),
+        (
+            {"schedule": (c.Forward(), c.Forward(), c.Backward(), c.Backward())},
+            "2 iterations, up to 2 forwards before a backward.",
+        ),
         ({"schedule": (c.Evaluate(), *ONCE)}, "1 iteration, 1 evaluation under no_grad."),
         ({"schedule": (*ONCE, c.OptimizerStep())}, "1 iteration, 1 optimizer step."),
         (

@@ -104,7 +104,8 @@ def case(graph: c.Node = PLAIN.graph, schedule: tuple[c.Step, ...] = ONCE, **fie
         (case(schedule=()), "nothing would run"),
         (case(schedule=(c.OptimizerStep(),)), "nothing would run"),
         (case(schedule=(c.Backward(),)), "$.schedule[0]: a backward without a forward"),
-        (case(schedule=(c.Forward(), c.Forward())), "$.schedule[1]: a forward while that of $.schedule[0]"),
+        (case(schedule=(c.Forward(), c.Forward(), c.Backward())), "$.schedule[1]: no backward follows"),
+        (case(schedule=(*ONCE, c.Backward())), "$.schedule[2]: a backward without a forward"),
         (case(schedule=(*ONCE, c.Forward())), "$.schedule[2]: no backward follows"),
         (case(schedule=(c.SetMode(1, training=True), *ONCE)), "$.schedule[0]: there is no module 1"),
         (case(schedule=(c.SetMode(-1, training=True), *ONCE)), "there is no module -1"),
@@ -133,6 +134,7 @@ def test_a_case_that_makes_no_sense_is_refused(nonsense: c.Case, words: str) -> 
     [
         case(c.Linear()),
         case(schedule=(c.Evaluate(0.0),)),
+        case(schedule=(c.Forward(), c.Forward(), c.Backward(), c.Forward(), c.Backward(), c.Backward())),
         case(schedule=(c.Forward(1e30), c.Evaluate(1e-30), c.Backward())),
         case(c.GroupedLinear(groups=2), rows=32),
         case(c.Chain((c.Chain(()), c.Linear()))),

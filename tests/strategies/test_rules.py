@@ -9,6 +9,7 @@ from hypothesis import given, settings
 
 from harness import case as c
 from harness import record, validity
+from harness.features import features
 from strategies.domains import contract
 
 draws = settings(database=None, deadline=None, derandomize=True, max_examples=150)
@@ -236,10 +237,10 @@ def test_g_fp8_is_switched_off_only_inside_an_autocast(case: c.Case) -> None:
 @draws
 @given(contract())
 def test_h_modules_with_dropout_keep_their_mode_between_forward_and_backward(case: c.Case) -> None:
-    pending = False
+    pending = 0
     for step in case.schedule:
         if isinstance(step, c.Forward | c.Backward):
-            pending = isinstance(step, c.Forward)
+            pending += 1 if isinstance(step, c.Forward) else -1
         elif isinstance(step, c.SetMode) and pending:
             assert validity.dropout_of(c.modules(case)[step.module]) == 0
 
@@ -331,3 +332,30 @@ def test_q_with_torch_autocast_no_reentrant_region_shares_a_cast(case: c.Case) -
         for region in c.regions(case):
             linears = sum(isinstance(node, c.TorchLinear) for node in c.walk(region))
             assert linears < 2 or not region.use_reentrant
+
+
+@draws
+@given(contract())
+def test_r_while_a_graph_is_pending_nothing_is_evaluated_and_no_parameter_changes(case: c.Case) -> None:
+    pending = 0
+    for step in case.schedule:
+        if isinstance(step, c.Forward | c.Backward):
+            pending += 1 if isinstance(step, c.Forward) else -1
+        elif isinstance(step, c.Evaluate | c.OptimizerStep):
+            assert not pending
+        assert 0 <= pending <= 2
+
+
+def test_r_s_pipelines_and_modules_that_recompute_themselves_are_inside_the_contract() -> None:
+    drawn = record.draw(contract(), 300, seed=1)
+    met = {name for case in drawn for name in features(case)}
+    assert {"several forwards pending", "module that recomputes itself"} <= met
+
+
+@draws
+@given(contract())
+def test_s_modules_that_recompute_themselves_stand_outside_regions_and_torch_autocast(case: c.Case) -> None:
+    inside = [node for region in c.regions(case) for node in c.walk(region)]
+    assert not any(isinstance(node, c.LayerNormMLP) and node.recompute for node in inside)
+    recomputing = any(isinstance(leaf, c.LayerNormMLP) and leaf.recompute for leaf in c.modules(case))
+    assert not (recomputing and case.torch_autocast)
