@@ -18,7 +18,17 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from harness.errors import CannotRunHere, HarnessError, InvalidInput
-from harness.options import PATH, SEED, backend_option, domain_option, finite, number_or_auto, target_options
+from harness.files import cache_folder, printable
+from harness.options import (
+    PATH,
+    SEED,
+    backend_option,
+    domain_option,
+    finite,
+    number_or_auto,
+    release_option,
+    target_options,
+)
 from harness.target import Target
 
 if TYPE_CHECKING:
@@ -62,8 +72,6 @@ class _Group(click.Group):
 
 
 def _complain(message: str, code: int) -> int:
-    from harness.files import printable
-
     click.echo(f"te-harness: {printable(message)}", err=True)
     return code
 
@@ -76,8 +84,7 @@ def main() -> None:
     125 cannot run here, 130 interrupted.
     """
     # Hypothesis keeps a cache in the current folder unless told otherwise; the user asked for none there.
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "te-harness"
-    os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(cache / "hypothesis"))
+    os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(cache_folder() / "hypothesis"))
 
 
 # --- fuzz --------------------------------------------------------------------------------------------
@@ -207,7 +214,9 @@ def _keep_faulty_case(plan: Plan, outcome: Outcome, folder: Path) -> None:
 def replay(paths: tuple[Path, ...], **target: Any) -> int:
     """Judge saved cases again: files, or folders of them."""
     wanted = Target(**target)
-    cases = [saved for path in paths for saved in _load(path)]
+    from harness import corpus
+
+    cases = [saved for path in paths for saved in corpus.load_all(path)]
     wanted.check()
     from harness.report import replay_lines
 
@@ -221,29 +230,19 @@ def replay(paths: tuple[Path, ...], **target: Any) -> int:
     return VIOLATED if violated else HELD
 
 
-def _load(path: Path) -> list[SavedCase]:
-    from harness import corpus
-
-    if not path.is_dir():
-        return [corpus.load(path)]
-    found = [saved for _, saved in corpus.load_folder(path)]
-    if not found:
-        raise InvalidInput(f"{path}: there are no saved cases (*.json) in this folder.")
-    return found
-
-
 # --- doctor ------------------------------------------------------------------------------------------
 
 
 @main.command()
+@release_option
 @backend_option
-def doctor(backend: str) -> int:
+def doctor(**target: Any) -> int:
     """Say what is installed, which backend runs here and why, and what TE lacks of the fix."""
     from harness.doctor import examine
     from harness.report import table
 
     with _quiet():
-        diagnosis = examine(backend)
+        diagnosis = examine(Target(**target).backend)
     table(diagnosis.rows)
     click.echo(diagnosis.verdict)
     return HELD if diagnosis.healthy else CannotRunHere.exit_code
@@ -256,7 +255,9 @@ def doctor(backend: str) -> int:
 @click.argument("out", type=PATH)
 @click.option("--cases", type=click.IntRange(min=1), help="How many cases to draw.")
 @click.option("--seed", type=SEED, help="Random if not given, and always printed.")
-@click.option("--from", "source", type=PATH, help="A record whose cases to judge again.")
+@click.option(
+    "--from", "source", type=PATH, help="A record, a saved case or a folder of saved cases to judge."
+)
 @domain_option
 @target_options
 def record(
@@ -264,14 +265,14 @@ def record(
 ) -> int:
     """Judge cases and write the verdicts to the new file OUT, to be compared with another record's."""
     if (cases is None) == (source is None):
-        raise click.UsageError("give either --cases, for cases to draw, or --from a record.")
+        raise click.UsageError("give either --cases, for cases to draw, or --from, for cases that there are.")
     from harness import files, report
     from harness import record as records
 
     files.check_free(out)
     wanted = Target(**target)
     chosen = _domain(domain)
-    given = [] if source is None else [entry.case for entry in records.load(source).entries]
+    given = [] if source is None else records.load_cases(source)
     wanted.check()
     with _quiet():
         session = wanted.open()

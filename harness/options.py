@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
+from harness import releases
 
 
 def number_or_auto(_context: click.Context, _parameter: click.Parameter, value: str) -> int | None:
@@ -28,6 +29,11 @@ def finite(_context: click.Context, _parameter: click.Parameter, value: float | 
     return value
 
 
+def release(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    """Return a release of Transformer Engine as the package index spells it."""
+    return None if value is None else releases.normalized(value)
+
+
 PATH = click.Path(path_type=Path)
 SEED = click.IntRange(0, 2**32 - 1)
 
@@ -37,9 +43,32 @@ backend_option = click.option(
 domain_option = click.option("--domain", default="contract", help="Which cases to draw.")
 
 
-def target_options(command: _Command) -> _Command:
+def release_option(command: Callable[..., int]) -> Callable[..., int]:
+    """Add ``--release``, under which the command then runs; it needs ``--backend`` beside it."""
+
+    @functools.wraps(command)
+    def under_release(release: str | None, backend: str, **options: Any) -> int:
+        if release is not None:
+            if backend == "cuda":
+                raise click.UsageError(
+                    "--release goes with --backend cpu: what is fetched has no compiled extension."
+                )
+            releases.enter(release)
+            backend = "cpu"
+        return command(release=release, backend=backend, **options)
+
+    return click.option(
+        "--release",
+        metavar="VERSION",
+        callback=release,
+        help="Run under this release of TE, fetched with pip, on the cpu backend.",
+    )(under_release)
+
+
+def target_options(command: Callable[..., int]) -> Callable[..., int]:
     """Add the options that say what is tested, and where."""
     for option in (
+        release_option,
         click.option("--checkpointer", metavar="MODULE:FUNCTION", help="Test this, not te.checkpoint."),
         click.option(
             "--te",
