@@ -1,4 +1,4 @@
-"""The command ``te-harness``: fuzz, replay, doctor, record, compare.
+"""The command ``te-harness``: fuzz, replay, doctor, record, compare, bisect.
 
 torch and Transformer Engine take seconds to import, so each command imports what it needs when it runs.
 """
@@ -26,8 +26,10 @@ from harness.options import (
     domain_option,
     finite,
     number_or_auto,
+    release,
     release_option,
     target_options,
+    te_option,
 )
 from harness.target import Target
 
@@ -302,6 +304,43 @@ def compare(first: Path, second: Path) -> int:
         click.echo("\n".join(disagreement_lines(disagreement)))
     click.echo(f"{len(mine.entries) - len(found)} of {len(mine.entries)} cases agree")
     return VIOLATED if found else HELD
+
+
+# --- bisect ------------------------------------------------------------------------------------------
+
+
+@main.command()
+@click.argument("path", metavar="CASE", type=PATH)
+@click.option("--good", metavar="VERSION", callback=release, help="A release in which the case holds.")
+@click.option("--bad", metavar="VERSION", callback=release, help="A release in which it is violated.")
+@te_option(default="installed")
+@click.option("--json", "json_file", type=PATH, help="A new file for all that was found.")
+def bisect(path: Path, good: str | None, bad: str | None, te_mode: str, json_file: Path | None) -> int:
+    """Judge a saved case under every release, and name those that broke or fixed it.
+
+    With --good and --bad, the releases from one to the other. Ends with 0 where the verdict changes, with 1
+    where it does not.
+    """
+    from harness import bisect as bisection
+    from harness import corpus, files, report
+
+    case = corpus.load(path).case
+    wanted = bisection.chosen(good, bad)
+    if json_file is not None:
+        files.check_free(json_file)
+
+    def tell(row: bisection.Row) -> None:
+        click.echo(f"te-harness: {row.release} {row.status}", err=True)
+
+    rows = bisection.judge(case, wanted, te_mode, tell)
+    found = bisection.changes(rows)
+    report.table((row.release, report.row_text(row)) for row in rows)
+    if json_file is not None:
+        files.write_new(json_file, report.bisect_json(case, te_mode, rows, found))
+    bisection.check_ends(rows, good, bad)
+    bisection.check_judged(rows)
+    click.echo("\n".join(report.change_lines(rows, found)))
+    return HELD if found else VIOLATED
 
 
 # --- Shared ------------------------------------------------------------------------------------------

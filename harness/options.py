@@ -43,6 +43,15 @@ backend_option = click.option(
 domain_option = click.option("--domain", default="contract", help="Which cases to draw.")
 
 
+te_option = functools.partial(
+    click.option,
+    "--te",
+    "te_mode",
+    type=click.Choice(["corrected", "installed"]),
+    help="Apply the fix to a TE that lacks it, or take TE as it is.",
+)
+
+
 def release_option(command: Callable[..., int]) -> Callable[..., int]:
     """Add ``--release``, under which the command then runs; it needs ``--backend`` beside it."""
 
@@ -70,13 +79,7 @@ def target_options(command: Callable[..., int]) -> Callable[..., int]:
     for option in (
         release_option,
         click.option("--checkpointer", metavar="MODULE:FUNCTION", help="Test this, not te.checkpoint."),
-        click.option(
-            "--te",
-            "te_mode",
-            type=click.Choice(["corrected", "installed"]),
-            default="corrected",
-            help="Apply the fix to a TE that lacks it, or take TE as it is.",
-        ),
+        te_option(default="corrected"),
         backend_option,
     ):
         command = option(command)

@@ -180,7 +180,7 @@ def run(plan: Plan, on_progress: Callable[[Tally], None] = lambda _tally: None) 
     """
     supervisor = _Supervisor(plan, on_progress)
     try:
-        with _interruptible():
+        with interruptible():
             _run(plan, supervisor)
     except KeyboardInterrupt:
         supervisor.outcome.interrupted = True
@@ -188,7 +188,7 @@ def run(plan: Plan, on_progress: Callable[[Tally], None] = lambda _tally: None) 
 
 
 @contextlib.contextmanager
-def _interruptible() -> Iterator[None]:
+def interruptible() -> Iterator[None]:
     """Let what ends a job on a cluster or a closed terminal end a campaign as Ctrl-C does: with a report."""
 
     def interrupt(_number: int, _frame: object) -> None:

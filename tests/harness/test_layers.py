@@ -19,7 +19,7 @@ LAYERS = [
     {"trace", "verdict", "probe", "leaves", "build", "correction"},
     {"comparison", "recorder", "execute", "oracles"},
     {"session"},
-    {"files", "releases", "campaign", "corpus", "messages", "record", "target", "workers"},
+    {"files", "releases", "campaign", "corpus", "messages", "record", "target", "workers", "bisect"},
     {"doctor", "report", "options"},
     {"cli", "pytest_plugin", "__main__"},
 ]
