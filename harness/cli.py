@@ -8,17 +8,16 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import sys
-import traceback
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from harness.errors import CannotRunHere, HarnessError, InvalidInput
-from harness.files import cache_folder, printable
+from harness.exits import HELD, INTERRUPTED, VIOLATED, Group, complain
+from harness.files import cache_folder
 from harness.options import (
     PATH,
     SEED,
@@ -38,47 +37,11 @@ if TYPE_CHECKING:
     from harness.workers import Outcome, Plan
     from strategies.domains import Domain
 
-HELD, VIOLATED, USAGE, FAULT, INTERRUPTED = 0, 1, 2, 3, 130
-
 DEFAULT_CASES = 2000
 _UNLIMITED = 10**9
 
 
-class _Group(click.Group):
-    """Ends every command with the exit code that fits, and every error but a crash in one line."""
-
-    def main(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Run a command and end the process."""
-        kwargs["standalone_mode"] = False
-        try:
-            code = super().main(*args, **kwargs)
-        except HarnessError as error:
-            code = _complain(str(error), error.exit_code)
-        except click.ClickException as error:
-            context = getattr(error, "ctx", None)
-            hint = f" (see {context.command_path} --help)" if context else ""
-            code = _complain(f"{error.format_message()}{hint}", USAGE)
-        except (click.Abort, KeyboardInterrupt):
-            code = _complain("interrupted", INTERRUPTED)
-        except ModuleNotFoundError as error:
-            told = f"{error.name} is not installed: install this package with what it depends on."
-            code = _complain(told, CannotRunHere.exit_code)
-        except OSError as error:
-            if error.filename is None:
-                raise
-            code = _complain(f"{error.filename!s:.200}: {error.strerror}; give another path.", USAGE)
-        except BaseException:  # whatever else goes wrong is a fault of the harness, and is to be seen whole
-            traceback.print_exc()
-            code = FAULT
-        sys.exit(code or HELD)
-
-
-def _complain(message: str, code: int) -> int:
-    click.echo(f"te-harness: {printable(message)}", err=True)
-    return code
-
-
-@click.group("te-harness", cls=_Group, no_args_is_help=False, context_settings={"show_default": True})
+@click.group("te-harness", cls=Group, no_args_is_help=False, context_settings={"show_default": True})
 def main() -> None:
     """Compare te.checkpoint with direct execution under FP8, on generated cases.
 
@@ -190,7 +153,7 @@ def _save(folder: Path, saved: SavedCase) -> Path | None:
     try:
         return corpus.save(folder, saved)
     except HarnessError as error:
-        _complain(str(error), error.exit_code)
+        complain(str(error), error.exit_code)
         return None
 
 

@@ -20,7 +20,7 @@ LAYERS = [
     {"comparison", "recorder", "execute", "oracles"},
     {"session"},
     {"files", "releases", "campaign", "corpus", "messages", "record", "target", "workers", "bisect"},
-    {"doctor", "report", "options"},
+    {"doctor", "report", "options", "exits"},
     {"cli", "pytest_plugin", "__main__"},
 ]
 """Lowest first. A module imports from its own layer and from those below."""
