@@ -11,21 +11,22 @@ from harness.backends.installed import te_directory
 INSTALLED = backends.te_version().split("+")[0]
 
 
-def _files(release: str, code: str) -> dict[str, str]:
+def _files(release: str, code: str, parts: int = 0) -> dict[str, str]:
     info = f"transformer_engine-{release}.dist-info"
     metadata = f"Metadata-Version: 2.1\nName: transformer_engine\nVersion: {release}\n"
     wheel = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
     files = {"transformer_engine/__init__.py": code, f"{info}/METADATA": metadata, f"{info}/WHEEL": wheel}
+    files |= {f"transformer_engine/part_{number}.py": "" for number in range(parts)}
     rows = [f"{name},,{len(text.encode())}\n" for name, text in files.items()]
     return {**files, f"{info}/RECORD": "".join(rows) + f"{info}/RECORD,,\n"}
 
 
-def build_wheel(folder: Path, release: str) -> Path:
-    """Put a wheel that holds next to nothing into a folder, and return it."""
+def build_wheel(folder: Path, release: str, parts: int = 0) -> Path:
+    """Put a wheel of next to nothing, in so many more files, into a folder, and return it."""
     folder.mkdir(exist_ok=True)
     path = folder / f"transformer_engine-{release}-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as wheel:
-        for name, text in _files(release, f"release = {release!r}\n").items():
+        for name, text in _files(release, f"release = {release!r}\n", parts).items():
             wheel.writestr(name, text)
     return path
 

@@ -111,6 +111,15 @@ def test_any_number_may_fetch_at_once() -> None:
     assert [path.name for path in folder.parent.iterdir()] == ["2.19.0"]
 
 
+def test_a_release_is_never_seen_half_written(index: Path) -> None:
+    build_wheel(index, "2.19.0", parts=500)
+    with ThreadPoolExecutor(1) as pool:
+        fetched = pool.submit(releases.fetch, "2.19.0")
+        while not fetched.done():
+            releases.is_cached("2.19.0")  # raises for one that is not whole
+        assert fetched.result().is_dir()
+
+
 def test_who_comes_second_takes_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     download = releases._download
     seen: list[dict[str, int]] = []
