@@ -1,4 +1,4 @@
-"""The command ``te-harness``: fuzz, replay, doctor, record, compare.
+"""The command ``te-harness``: fuzz, replay, doctor, record, compare, bisect.
 
 torch and Transformer Engine take seconds to import, so each command imports what it needs when it runs.
 """
@@ -8,19 +8,29 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import sys
-import traceback
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from harness import mutant_commands
 from harness.errors import CannotRunHere, HarnessError, InvalidInput
-from harness.journal import cache_folder
-from harness.options import PATH, SEED, backend_option, domain_option, finite, number_or_auto, target_options
+from harness.exits import HELD, INTERRUPTED, VIOLATED, Group, complain
+from harness.files import cache_folder
+from harness.options import (
+    PATH,
+    SEED,
+    backend_option,
+    domain_option,
+    finite,
+    number_or_auto,
+    release,
+    release_option,
+    target_options,
+    te_option,
+)
 from harness.target import Target
 
 if TYPE_CHECKING:
@@ -28,49 +38,11 @@ if TYPE_CHECKING:
     from harness.workers import Outcome, Plan
     from strategies.domains import Domain
 
-HELD, VIOLATED, USAGE, FAULT, INTERRUPTED = 0, 1, 2, 3, 130
-
 DEFAULT_CASES = 2000
 _UNLIMITED = 10**9
 
 
-class _Group(click.Group):
-    """Ends every command with the exit code that fits, and every error but a crash in one line."""
-
-    def main(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Run a command and end the process."""
-        kwargs["standalone_mode"] = False
-        try:
-            code = super().main(*args, **kwargs)
-        except HarnessError as error:
-            code = _complain(str(error), error.exit_code)
-        except click.ClickException as error:
-            context = getattr(error, "ctx", None)
-            hint = f" (see {context.command_path} --help)" if context else ""
-            code = _complain(f"{error.format_message()}{hint}", USAGE)
-        except (click.Abort, KeyboardInterrupt):
-            code = _complain("interrupted", INTERRUPTED)
-        except ModuleNotFoundError as error:
-            told = f"{error.name} is not installed: install this package with what it depends on."
-            code = _complain(told, CannotRunHere.exit_code)
-        except OSError as error:
-            if error.filename is None:
-                raise
-            code = _complain(f"{error.filename!s:.200}: {error.strerror}; give another path.", USAGE)
-        except BaseException:  # whatever else goes wrong is a fault of the harness, and is to be seen whole
-            traceback.print_exc()
-            code = FAULT
-        sys.exit(code or HELD)
-
-
-def _complain(message: str, code: int) -> int:
-    from harness.files import printable
-
-    click.echo(f"te-harness: {printable(message)}", err=True)
-    return code
-
-
-@click.group("te-harness", cls=_Group, no_args_is_help=False, context_settings={"show_default": True})
+@click.group("te-harness", cls=Group, no_args_is_help=False, context_settings={"show_default": True})
 def main() -> None:
     """Compare te.checkpoint with direct execution under FP8, on generated cases.
 
@@ -182,7 +154,7 @@ def _save(folder: Path, saved: SavedCase) -> Path | None:
     try:
         return corpus.save(folder, saved)
     except HarnessError as error:
-        _complain(str(error), error.exit_code)
+        complain(str(error), error.exit_code)
         return None
 
 
@@ -208,7 +180,9 @@ def _keep_faulty_case(plan: Plan, outcome: Outcome, folder: Path) -> None:
 def replay(paths: tuple[Path, ...], **target: Any) -> int:
     """Judge saved cases again: files, or folders of them."""
     wanted = Target(**target)
-    cases = [saved for path in paths for saved in _load(path)]
+    from harness import corpus
+
+    cases = [saved for path in paths for saved in corpus.load_all(path)]
     wanted.check()
     from harness.report import replay_lines
 
@@ -222,29 +196,19 @@ def replay(paths: tuple[Path, ...], **target: Any) -> int:
     return VIOLATED if violated else HELD
 
 
-def _load(path: Path) -> list[SavedCase]:
-    from harness import corpus
-
-    if not path.is_dir():
-        return [corpus.load(path)]
-    found = [saved for _, saved in corpus.load_folder(path)]
-    if not found:
-        raise InvalidInput(f"{path}: there are no saved cases (*.json) in this folder.")
-    return found
-
-
 # --- doctor ------------------------------------------------------------------------------------------
 
 
 @main.command()
+@release_option
 @backend_option
-def doctor(backend: str) -> int:
+def doctor(**target: Any) -> int:
     """Say what is installed, which backend runs here and why, and what TE lacks of the fix."""
     from harness.doctor import examine
     from harness.report import table
 
     with _quiet():
-        diagnosis = examine(backend)
+        diagnosis = examine(Target(**target).backend)
     table(diagnosis.rows)
     click.echo(diagnosis.verdict)
     return HELD if diagnosis.healthy else CannotRunHere.exit_code
@@ -257,7 +221,9 @@ def doctor(backend: str) -> int:
 @click.argument("out", type=PATH)
 @click.option("--cases", type=click.IntRange(min=1), help="How many cases to draw.")
 @click.option("--seed", type=SEED, help="Random if not given, and always printed.")
-@click.option("--from", "source", type=PATH, help="A record whose cases to judge again.")
+@click.option(
+    "--from", "source", type=PATH, help="A record, a saved case or a folder of saved cases to judge."
+)
 @domain_option
 @target_options
 def record(
@@ -265,14 +231,14 @@ def record(
 ) -> int:
     """Judge cases and write the verdicts to the new file OUT, to be compared with another record's."""
     if (cases is None) == (source is None):
-        raise click.UsageError("give either --cases, for cases to draw, or --from a record.")
+        raise click.UsageError("give either --cases, for cases to draw, or --from, for cases that there are.")
     from harness import files, report
     from harness import record as records
 
     files.check_free(out)
     wanted = Target(**target)
     chosen = _domain(domain)
-    given = [] if source is None else [entry.case for entry in records.load(source).entries]
+    given = [] if source is None else records.load_cases(source)
     wanted.check()
     with _quiet():
         session = wanted.open()
@@ -302,6 +268,43 @@ def compare(first: Path, second: Path) -> int:
         click.echo("\n".join(disagreement_lines(disagreement)))
     click.echo(f"{len(mine.entries) - len(found)} of {len(mine.entries)} cases agree")
     return VIOLATED if found else HELD
+
+
+# --- bisect ------------------------------------------------------------------------------------------
+
+
+@main.command()
+@click.argument("path", metavar="CASE", type=PATH)
+@click.option("--good", metavar="VERSION", callback=release, help="A release in which the case holds.")
+@click.option("--bad", metavar="VERSION", callback=release, help="A release in which it is violated.")
+@te_option(default="installed")
+@click.option("--json", "json_file", type=PATH, help="A new file for all that was found.")
+def bisect(path: Path, good: str | None, bad: str | None, te_mode: str, json_file: Path | None) -> int:
+    """Judge a saved case under every release, and name those that broke or fixed it.
+
+    With --good and --bad, the releases from one to the other. Ends with 0 where the verdict changes, with 1
+    where it does not.
+    """
+    from harness import bisect as bisection
+    from harness import corpus, files, report
+
+    case = corpus.load(path).case
+    wanted = bisection.chosen(good, bad)
+    if json_file is not None:
+        files.check_free(json_file)
+
+    def tell(row: bisection.Row) -> None:
+        click.echo(f"te-harness: {row.release} {row.status}", err=True)
+
+    rows = bisection.judge(case, wanted, te_mode, tell)
+    found = bisection.changes(rows)
+    report.table((row.release, report.row_text(row)) for row in rows)
+    if json_file is not None:
+        files.write_new(json_file, report.bisect_json(case, te_mode, rows, found))
+    bisection.check_ends(rows, good, bad)
+    bisection.check_judged(rows)
+    click.echo("\n".join(report.change_lines(rows, found)))
+    return HELD if found else VIOLATED
 
 
 main.add_command(mutant_commands.mutants)

@@ -6,12 +6,9 @@ import contextlib
 import errno
 import os
 import secrets
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from harness.errors import CannotRunHere, HarnessError, InvalidInput
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP})
@@ -22,6 +19,13 @@ _LONGEST_LINE = 300
 
 class FileTakenError(InvalidInput):
     """There is a file of that name already."""
+
+
+def cache_folder() -> Path:
+    """Return the folder for what can be fetched or made again; it need not be there."""
+    given = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    # The standard has a relative path, and an empty one, ignored.
+    return (given if given.is_absolute() else Path.home() / ".cache") / "te-harness"
 
 
 def read(path: Path, limit: int) -> bytes:

@@ -20,11 +20,6 @@ from harness import files
 _Line = TypeVar("_Line")
 
 
-def cache_folder() -> Path:
-    """Return where this program keeps what can be made anew."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "te-harness"
-
-
 def code_digest() -> str:
     """Return a hash of the program's own code: what was finished by other code is to be done anew."""
     hashed = hashlib.sha256()
@@ -39,7 +34,7 @@ class Journal(Generic[_Line]):
 
     def __init__(self, kind: str, key: Any, layout: Any) -> None:
         name = hashlib.sha256(msgspec.json.encode(key)).hexdigest()[:32]
-        self.path = cache_folder() / kind / f"{name}.jsonl"
+        self.path = files.cache_folder() / kind / f"{name}.jsonl"
         self._decoder = msgspec.json.Decoder(layout)
         self.lines: list[_Line] = []
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.options import PATH, SEED, number_or_auto
+from harness.exits import HELD, INTERRUPTED, VIOLATED
+from harness.options import PATH, SEED, cpu_release_option, number_or_auto
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +25,7 @@ _OF_TE = ("named:*", "pytorch/*")
 @click.command()
 @click.argument("patterns", nargs=-1)
 @click.option("--diff", is_flag=True, help="Show what each changes.")
+@cpu_release_option
 def mutants(patterns: tuple[str, ...], *, diff: bool) -> int:
     """List the mutants of the installed TE and of the correction: those whose ids match, or all.
 
@@ -33,7 +35,7 @@ def mutants(patterns: tuple[str, ...], *, diff: bool) -> int:
     from harness.sensitivity_report import listing
 
     listing(matching(patterns), diff=diff)
-    return 0
+    return HELD
 
 
 @click.command()
@@ -44,6 +46,7 @@ def mutants(patterns: tuple[str, ...], *, diff: bool) -> int:
 @click.option("--workers", callback=number_or_auto, default="auto", help="Processes, or auto: one per core.")
 @click.option("--json", "json_file", type=PATH, help="A new file for the whole report.")
 @click.option("--markdown", "markdown_file", type=PATH, help="A new file for the tables of the documents.")
+@cpu_release_option
 def sensitivity(
     patterns: tuple[str, ...],
     sample: int | None,
@@ -90,8 +93,8 @@ def sensitivity(
     if outcome.fault is not None:
         raise outcome.fault
     if outcome.interrupted:
-        return 130
-    return 1 if complaints else 0
+        return INTERRUPTED
+    return VIOLATED if complaints else HELD
 
 
 def _spread(chosen: Sequence[Mutant], sample: int | None) -> list[Mutant]:

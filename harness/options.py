@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
+from harness import releases
 from harness.te_mode import is_te_mode
-
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def number_or_auto(_context: click.Context, _parameter: click.Parameter, value: str) -> int | None:
@@ -37,6 +37,11 @@ def te_mode(_context: click.Context, _parameter: click.Parameter, value: str) ->
     return value
 
 
+def release(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    """Return a release of Transformer Engine as the package index spells it."""
+    return None if value is None else releases.normalized(value)
+
+
 PATH = click.Path(path_type=Path)
 SEED = click.IntRange(0, 2**32 - 1)
 
@@ -46,19 +51,60 @@ backend_option = click.option(
 domain_option = click.option("--domain", default="contract", help="Which cases to draw.")
 
 
-def target_options(command: _Command) -> _Command:
+te_option = functools.partial(
+    click.option,
+    "--te",
+    "te_mode",
+    metavar="MODE",
+    callback=te_mode,
+    help="corrected: the fix is applied to a TE that lacks it; installed: TE as it is;"
+    " mutant:ID: corrected, with that fault planted.",
+)
+
+
+def release_option(command: Callable[..., int]) -> Callable[..., int]:
+    """Add ``--release``, under which the command then runs, and which it is told."""
+
+    @functools.wraps(command)
+    def under_release(release: str | None, **options: Any) -> int:
+        if release is not None:
+            if options["backend"] == "cuda":
+                raise click.UsageError(
+                    "--release goes with --backend cpu: what is fetched has no compiled extension."
+                )
+            releases.enter(release)
+            options["backend"] = "cpu"
+        return command(release=release, **options)
+
+    return _release(under_release)
+
+
+def cpu_release_option(command: Callable[..., int]) -> Callable[..., int]:
+    """Add ``--release`` to a command that runs on the cpu backend only, and need not know."""
+
+    @functools.wraps(command)
+    def under_release(release: str | None, **options: Any) -> int:
+        if release is not None:
+            releases.enter(release)
+        return command(**options)
+
+    return _release(under_release)
+
+
+_release = click.option(
+    "--release",
+    metavar="VERSION",
+    callback=release,
+    help="Run under this release of TE, fetched with pip, on the cpu backend.",
+)
+
+
+def target_options(command: Callable[..., int]) -> Callable[..., int]:
     """Add the options that say what is tested, and where."""
     for option in (
+        release_option,
         click.option("--checkpointer", metavar="MODULE:FUNCTION", help="Test this, not te.checkpoint."),
-        click.option(
-            "--te",
-            "te_mode",
-            metavar="MODE",
-            callback=te_mode,
-            default="corrected",
-            help="corrected: the fix is applied to a TE that lacks it; installed: TE as it is;"
-            " mutant:ID: corrected, with that fault planted.",
-        ),
+        te_option(default="corrected"),
         backend_option,
     ):
         command = option(command)

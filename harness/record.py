@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from harness import case as c
-from harness import files, validity
+from harness import corpus, files, validity
 from harness.campaign import Tally, chunks, run_chunk
 from harness.errors import InvalidInput
 from harness.trace import Event
@@ -132,7 +132,31 @@ def save(path: Path, record: Record) -> None:
 
 def load(path: Path) -> Record:
     """Read a record; raises InvalidInput, which says in one line what is wrong with the file."""
-    lines = files.read(path, MAX_BYTES).splitlines()
+    return _record(path, files.read(path, MAX_BYTES).splitlines())
+
+
+def load_cases(path: Path) -> list[c.Case]:
+    """Return the cases of a record, of a saved case or of a folder of saved cases, in their order.
+
+    Raises InvalidInput, which says in one line what is wrong with the file.
+    """
+    if path.is_file():
+        lines = files.read(path, MAX_BYTES).splitlines()
+        if _begins_a_record(lines):
+            return [entry.case for entry in _record(path, lines).entries]
+    return [saved.case for saved in corpus.load_all(path)]
+
+
+def _begins_a_record(lines: Sequence[bytes]) -> bool:
+    """Return whether the first line is a header, of whatever format: a saved case has a case beside it."""
+    try:
+        header = msgspec.json.decode(lines[0] if lines else b"", type=dict[str, msgspec.Raw])
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return False
+    return "format" in header and "case" not in header
+
+
+def _record(path: Path, lines: Sequence[bytes]) -> Record:
     header = _parse(path, 1, lines[0] if lines else b"", Header)
     if header.format != FORMAT:
         raise InvalidInput(f"{path}: records of format {FORMAT} are known, not of {header.format}.")

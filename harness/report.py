@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from harness.bisect import Change, Row
     from harness.campaign import Failure, Tally
     from harness.record import Disagreement
     from harness.verdict import Verdict
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 _SECONDS_BETWEEN_LINES = 10.0
 JSON_FORMAT = 1
-"""Version of the layout of ``fuzz --json``."""
+"""Version of the layouts of ``fuzz --json`` and ``bisect --json``."""
 
 
 # --- Failures ----------------------------------------------------------------------------------------
@@ -73,6 +74,42 @@ def disagreement_lines(disagreement: Disagreement) -> list[str]:
     """Return how two records differ in a case."""
     head = f"differ {disagreement.case.fingerprint} {describe(disagreement.case)}"
     return [head, *(printable(f"  {line}") for line in disagreement.differences)]
+
+
+# --- A bisection --------------------------------------------------------------------------------------
+
+
+def row_text(row: Row) -> str:
+    """Return what became of a case under a release."""
+    return printable(": ".join(filter(None, [row.status, ", ".join(row.kinds), row.reason])))
+
+
+def change_lines(rows: Sequence[Row], found: Sequence[Change]) -> list[str]:
+    """Return which releases changed the verdict, or what it is everywhere."""
+    judged = [row for row in rows if row.judged]
+    if not found:
+        return [f"no change: {judged[0].status} in {_count(len(judged), 'release')} of {len(rows)}"]
+    lines = []
+    for change in found:
+        was = "held" if change.what == "broken" else "violated"
+        line = f"{change.what} by {change.release} ({was} in {change.before})"
+        if change.unjudged:
+            line += f", or by one without a verdict between them: {', '.join(change.unjudged)}"
+        lines.append(line)
+    return lines
+
+
+def bisect_json(case: c.Case, te_mode: str, rows: Sequence[Row], found: Sequence[Change]) -> bytes:
+    """Return all that came of a bisection as indented JSON."""
+    data = {
+        "format": JSON_FORMAT,
+        "fingerprint": case.fingerprint,
+        "case": c.plain(case),
+        "te_mode": te_mode,
+        "releases": rows,
+        "changes": found,
+    }
+    return msgspec.json.format(msgspec.json.encode(data), indent=2) + b"\n"
 
 
 # --- A campaign --------------------------------------------------------------------------------------

@@ -18,11 +18,13 @@ if TYPE_CHECKING:
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """What the options ``--backend``, ``--te`` and ``--checkpointer`` say."""
+    """What the options ``--backend``, ``--te``, ``--checkpointer`` and ``--release`` say."""
 
     backend: str = "auto"
     te_mode: str = CORRECTED
     checkpointer: str | None = None
+    release: str | None = None
+    """The release asked for, which this process runs under then; None for the one that is installed."""
 
     def check(self) -> str:
         """Return the name of the backend that this comes to, or raise what stands in its way.
@@ -66,7 +68,9 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         words = [*_program(), "replay", str(path)]
         if self.te_mode != CORRECTED:
             words += ["--te", self.te_mode]
-        if self.backend != "auto":
+        if self.release is not None:
+            words += ["--release", self.release]
+        elif self.backend != "auto":
             words += ["--backend", self.backend]
         if self.checkpointer is not None:
             words += ["--checkpointer", self.checkpointer]

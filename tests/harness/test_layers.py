@@ -20,9 +20,10 @@ LAYERS = [
     {"trace", "verdict", "probe", "leaves", "build", "correction", "mutation"},
     {"comparison", "recorder", "execute", "oracles"},
     {"session"},
-    {"files", "journal", "campaign", "corpus", "crew", "messages", "record", "target", "workers"},
+    {"files", "journal", "releases", "campaign", "corpus", "crew", "messages", "record", "target"},
+    {"workers", "bisect"},
     {"reach", "trial", "court", "sensitivity", "survivors"},
-    {"doctor", "report", "sensitivity_report", "options"},
+    {"doctor", "report", "sensitivity_report", "options", "exits"},
     {"mutant_commands", "cli", "pytest_plugin", "__main__"},
 ]
 """Lowest first. A module imports from its own layer and from those below."""

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from harness import case as c
-from harness import record
+from harness import corpus, record
 from harness.campaign import chunks, run_chunk
 from harness.errors import InvalidInput
 from harness.record import Entry, Header, Record
@@ -67,6 +67,30 @@ def test_a_record_is_never_overwritten(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="exists already"):
         record.save(path, RECORD)
     assert path.read_text() == "mine"
+
+
+def test_cases_come_from_a_record_a_saved_case_or_a_folder(tmp_path: Path) -> None:
+    record.save(tmp_path / "record", RECORD)
+    saved = corpus.save(tmp_path / "corpus", corpus.SavedCase(case=CASE))
+    (tmp_path / "bare.json").write_bytes(c.encode(CASE))
+    for source in ("record", saved, "corpus", "bare.json"):
+        assert record.load_cases(tmp_path / source) == [CASE]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b'{"format":2,"where":{}}', "records of format 1 are known, not of 2"),
+        (b'{"format":1,"where":{}}', "a record without cases"),
+        (b"", "not a usable saved case"),
+        (b"{}", "not a usable case"),
+        (DEEP, "nested too deeply"),
+    ],
+)
+def test_a_file_without_cases_is_refused(content: bytes, words: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(content)
+    with pytest.raises(InvalidInput, match=words):
+        record.load_cases(tmp_path / "file")
 
 
 def test_equal_records_agree() -> None:

@@ -1,0 +1,57 @@
+"""How a command ends: its exit codes, and an error as one line on standard error."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from typing import Any, NoReturn
+
+import click
+
+from harness.errors import CannotRunHere, HarnessError
+from harness.files import printable
+
+HELD, VIOLATED, USAGE, FAULT, INTERRUPTED = 0, 1, 2, 3, 130
+_SIGPIPE = 141
+
+
+class Group(click.Group):
+    """Ends every command with the exit code that fits, and every error but a crash in one line."""
+
+    def main(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Run a command and end the process."""
+        kwargs["standalone_mode"] = False
+        try:
+            code = super().main(*args, **kwargs)
+        except HarnessError as error:
+            code = complain(str(error), error.exit_code)
+        except click.ClickException as error:
+            context = getattr(error, "ctx", None)
+            hint = f" (see {context.command_path} --help)" if context else ""
+            code = complain(f"{error.format_message()}{hint}", USAGE)
+        except (click.Abort, KeyboardInterrupt):
+            code = complain("interrupted", INTERRUPTED)
+        except ModuleNotFoundError as error:
+            told = f"{error.name} is not installed: install this package with what it depends on."
+            code = complain(told, CannotRunHere.exit_code)
+        except OSError as error:
+            if error.filename is None:
+                raise
+            code = complain(f"{error.filename!s:.200}: {error.strerror}; give another path.", USAGE)
+        except SystemExit as end:
+            # click ends the process so when whoever reads its output has seen enough, like `head`.
+            if not isinstance(end.__context__, BrokenPipeError):
+                traceback.print_exc()
+                code = FAULT
+            else:
+                code = _SIGPIPE
+        except BaseException:  # whatever else goes wrong is a fault of the harness, and is to be seen whole
+            traceback.print_exc()
+            code = FAULT
+        sys.exit(code or HELD)
+
+
+def complain(message: str, code: int) -> int:
+    """Write a message on standard error, on one line and printable, and return the code."""
+    click.echo(f"te-harness: {printable(message)}", err=True)
+    return code
