@@ -123,14 +123,15 @@ class Court:
             finally:
                 planted.remove()
             return
-        self._session.correction.remove()
+        # The correction itself is mutated: it is taken out, and applied anew under the mutant and after it.
+        self._session.close()
         try:
-            try:
-                session = Session(self._backend, with_mutant(name))
-            except Exception as error:
-                raise _StartError from error
+            session = Session(self._backend, with_mutant(name))
+        except Exception as error:
+            raise _StartError from error
+        else:
             yield session
-            session.correction.remove()
+            session.close()
         finally:
             planted.remove()
             self._session = Session(self._backend)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from typing import Any, NoReturn
@@ -15,8 +16,19 @@ HELD, VIOLATED, USAGE, FAULT, INTERRUPTED = 0, 1, 2, 3, 130
 _SIGPIPE = 141
 
 
+class _NobodyReadsError(Exception):
+    """Whoever reads the output has seen enough, like ``head``."""
+
+
 class Group(click.Group):
     """Ends every command with the exit code that fits, and every error but a crash in one line."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; click must not see that a pipe is broken, since it would end with 1."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise _NobodyReadsError from error
 
     def main(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Run a command and end the process."""
@@ -38,13 +50,10 @@ class Group(click.Group):
             if error.filename is None:
                 raise
             code = complain(f"{error.filename!s:.200}: {error.strerror}; give another path.", USAGE)
-        except SystemExit as end:
-            # click ends the process so when whoever reads its output has seen enough, like `head`.
-            if not isinstance(end.__context__, BrokenPipeError):
-                traceback.print_exc()
-                code = FAULT
-            else:
-                code = _SIGPIPE
+        except _NobodyReadsError:
+            # Python would try once more at its end, and complain.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            code = _SIGPIPE
         except BaseException:  # whatever else goes wrong is a fault of the harness, and is to be seen whole
             traceback.print_exc()
             code = FAULT

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from harness import reach
-from harness.crew import Crew, obituary
+from harness.crew import Crew, Work, obituary
 from harness.errors import CannotRunHere, HarnessError, HarnessFault
 from harness.mutants import find
 from harness.target import Target
@@ -160,7 +160,7 @@ def _serve(plan: Plan, connection: Connection) -> None:
     where = target.where(session)
     from harness.court import Cases, Court
 
-    session.correction.remove()
+    session.close()
     cases = Cases(DOMAINS[plan.domain].strategy(), plan.cases, plan.seed)
     court = Court(session.backend, cases, lambda number: connection.send(At(number)))
     connection.send(Ready(where))
@@ -188,9 +188,10 @@ class _Supervisor:
         done: Iterable[Finished],
         keep: Callable[[Finished], None],
         on_progress: Callable[[Outcome], None],
+        work: Work,
     ) -> None:
         self.outcome = Outcome()
-        self.crew = Crew(functools.partial(_work, plan), self)
+        self.crew = Crew(work, self)
         self._plan = plan
         self._keep = keep
         self._on_progress = on_progress
@@ -333,6 +334,7 @@ def run(
     done: Iterable[Finished] = (),
     keep: Callable[[Finished], None] = lambda _finished: None,
     on_progress: Callable[[Outcome], None] = lambda _outcome: None,
+    work: Work | None = None,
 ) -> Outcome:
     """Run a campaign and return what came of it; an interruption and a fault are part of that.
 
@@ -341,8 +343,9 @@ def run(
         done: what an earlier run of the same plan has finished already.
         keep: called with each mutant that is finished.
         on_progress: called a few times a second.
+        work: what a worker does; None for trying mutants.
     """
-    supervisor = _Supervisor(plan, done, keep, on_progress)
+    supervisor = _Supervisor(plan, done, keep, on_progress, work or functools.partial(_work, plan))
     try:
         with interruptible():
             supervisor.run()

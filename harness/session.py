@@ -41,18 +41,24 @@ class Session:
         self.te_mode = te_mode
         self.probe = probe.detect()
         mutant = mutant_of(te_mode)
-        planted = None if mutant is None else Planted(mutants.find(mutant))
+        self._planted = None if mutant is None else Planted(mutants.find(mutant))
         # Planted in TE, a mutant must not be taken for a part that TE lacks, and be mended.
-        if planted is not None and planted.mutant.in_correction:
-            planted.plant()
+        if self._planted is not None and self._planted.mutant.in_correction:
+            self._planted.plant()
         self.lacking = missing_parts(self.probe, backend.device)
         self.correction = Correction(frozenset() if te_mode == INSTALLED else self.lacking)
         self.correction.apply()
-        if planted is not None and not planted.mutant.in_correction:
-            planted.plant()
+        if self._planted is not None and not self._planted.mutant.in_correction:
+            self._planted.plant()
         self._checkpointer = (
             load_checkpointer(checkpointer) if isinstance(checkpointer, str) else checkpointer
         )
+
+    def close(self) -> None:
+        """Give TE back as it was: without the correction, and without the mutant."""
+        self.correction.remove()
+        if self._planted is not None:
+            self._planted.remove()
 
     def judge(self, case: Case) -> Verdict:
         """Run a case directly and checkpointed, and return what the oracles say."""

@@ -278,3 +278,12 @@ def test_records_of_different_cases_are_not_compared(tmp_path: Path) -> None:
     result = invoke("compare", tmp_path / "1", tmp_path / "2")
     assert "different cases" in complaint(result)
     assert result.exit_code == 2
+
+
+def test_a_reader_that_leaves_is_no_violation() -> None:
+    command = f"{shlex.quote(sys.executable)} -m harness mutants | head -n 1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(  # noqa: S602 - a shell is what makes the pipe
+        command, shell=True, executable="/bin/bash", capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stderr) == (141, "")
+    assert done.stdout.startswith("named:guard-reverted")
