@@ -161,8 +161,17 @@ def check_property(te_session: Session, pytestconfig: pytest.Config) -> Callable
         seed = first_seed + shard
         if not share:
             return
+        judged: list[str] = []
+        lacking: list[str] = []
         try:
-            failures = run_chunk(te_session.judge, domain.strategy(), seed, share, lambda *_: None)
+            failures = run_chunk(
+                te_session.judge,
+                domain.strategy(),
+                seed,
+                share,
+                lambda case, _: judged.append(case.fingerprint),
+                refused=lambda error: lacking.append(error.what),
+            )
         except JudgingFault as fault:
             saved = corpus.SavedCase(case=fault.case, why=f"the harness failed: {fault}", where=where)
             path = corpus.save(options.corpus / "faults", saved)
@@ -171,5 +180,7 @@ def check_property(te_session: Session, pytestconfig: pytest.Config) -> Callable
         if failures:
             found = corpus.Found(seed=seed, domain=domain.name)
             pytest.fail("\n\n".join(told(failure, found) for failure in failures), pytrace=False)
+        if not judged:
+            pytest.skip(f"this Transformer Engine lacks {', '.join(sorted(set(lacking)))}")
 
     return check

@@ -107,11 +107,11 @@ class Progress:
     def __call__(self, tally: Tally) -> None:
         """Show a tally."""
         if not self._bar.disable:
-            self._bar.update(self._task, completed=tally.cases, note=_rate(tally))
+            self._bar.update(self._task, completed=tally.drawn, note=_rate(tally))
         elif time.monotonic() - self._spoke > _SECONDS_BETWEEN_LINES:
             self._spoke = time.monotonic()
             of = f" of {self._cases}" if self._cases else ""
-            self._console.print(f"{tally.cases}{of} cases, {_rate(tally)}", highlight=False, soft_wrap=True)
+            self._console.print(f"{tally.drawn}{of} cases, {_rate(tally)}", highlight=False, soft_wrap=True)
 
 
 def summary(plan: Plan, outcome: Outcome) -> None:
@@ -126,6 +126,10 @@ def summary(plan: Plan, outcome: Outcome) -> None:
         "TE": f"{where.get('transformer_engine')}, {where.get('te_mode')}, {where.get('checkpointer')}",
         "violations": _pairs(tally.violations) or "none",
     }
+    if tally.lacking:
+        rows["not run"] = (
+            f"{_count(tally.lacking.total(), 'more case')}; lacking here: {_pairs(tally.lacking)}"
+        )
     if outcome.interrupted:
         rows["interrupted"] = "before all cases were drawn"
     table(rows.items())
@@ -140,6 +144,7 @@ def campaign_json(plan: Plan, outcome: Outcome, saved: Mapping[str, Path | None]
         "where": outcome.where,
         "reason": outcome.reason,
         "cases": tally.cases,
+        "lacking": dict(tally.lacking),
         "seconds": tally.seconds,
         "features": {name: tally.features[name] for name in CATALOGUE},
         "oracles": {name: tally.oracles[name] for name in ORACLES},

@@ -16,7 +16,7 @@ import torch
 
 from harness.errors import CannotRunHere
 
-OLDEST_TE = (2, 12)
+OLDEST_TE = (2, 1)
 FP8_CAPABILITY = (8, 9)
 
 

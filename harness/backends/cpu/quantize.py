@@ -204,6 +204,21 @@ def multi_tensor_quantize(tensor_list: list[torch.Tensor], quantizer_list: list[
 
 
 @kernel
+def fused_multi_quantize(
+    input_list: list[torch.Tensor], output_list: list[Any] | None, quantizer_list: list[Any], otype: Any
+) -> list[Any]:
+    """Return each tensor, quantized by its own quantizer and presented as of type ``otype``.
+
+    Releases up to 2.4 have it in place of ``split_quantize``.
+    """
+    refuse_unless(output_list is None, "fused_multi_quantize", "output into given tensors")
+    return [
+        quantized(tensor.detach(), quantizer, torch_dtype(otype))
+        for tensor, quantizer in zip(input_list, quantizer_list, strict=True)
+    ]
+
+
+@kernel
 def compute_amax(input: torch.Tensor, amax: torch.Tensor) -> None:
     """Write the largest magnitude of ``input`` into ``amax`` (float32, one element)."""
     overwrite(amax, absolute_maximum(input.detach()))
