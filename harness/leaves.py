@@ -9,9 +9,6 @@ import torch
 import transformer_engine.pytorch as te
 
 from harness import case as c
-from harness.backends import te_version
-from harness.errors import ReleaseLacks
-from harness.probe import lacks_activation
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 _HEADS = 2
@@ -36,12 +33,7 @@ class RowsModule(torch.nn.Module):
 
 
 def make_leaf(node: c.Leaf, case: c.Case, device: torch.device, tracker: Tracker) -> torch.nn.Module:
-    """Return the torch module of a leaf, its parameters drawn from the process's generators.
-
-    Raises ReleaseLacks where the installed release lacks an option of the leaf.
-    """
-    if isinstance(node, c.LayerNormMLP | c.TransformerLayer) and lacks_activation(node.activation):
-        raise ReleaseLacks(te_version(), f"the activation {node.activation} of {type(node).__name__}")
+    """Return the torch module of a leaf, its parameters drawn from the process's generators."""
     if isinstance(node, c.MultiheadAttention):
         module = _attention(node, case, device, tracker)
     elif isinstance(node, c.TransformerLayer):

@@ -20,7 +20,6 @@ from typing import Any, ClassVar
 import torch
 import transformer_engine.pytorch as te
 import transformer_engine.pytorch.distributed as te_distributed
-from transformer_engine.pytorch.module import layernorm_mlp
 from transformer_engine.pytorch.module.base import FP8GlobalStateManager, TransformerEngineBaseModule
 
 from harness.errors import CannotRunHere
@@ -168,15 +167,6 @@ def detect() -> Probe:
     if hasattr(FP8GlobalStateManager, "FP8_AUTOCAST_DEPTH"):
         return Layout2_1()
     raise CannotRunHere("This Transformer Engine keeps its FP8 state where no probe looks: use 2.1 to 2.20.")
-
-
-def lacks_activation(name: str) -> bool:
-    """Whether ``LayerNormMLP`` has no such activation, which it would say only when it first runs."""
-    try:
-        layernorm_mlp._act_func(name)
-    except NotImplementedError:
-        return True
-    return False
 
 
 def _present(names: tuple[str, ...]) -> str:

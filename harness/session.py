@@ -13,6 +13,7 @@ from harness.case import Case
 from harness.correction import Correction, missing_parts
 from harness.errors import InvalidInput
 from harness.execute import Checkpointer, Inputs, run_checkpointed, run_direct
+from harness.support import Support
 from harness.trace import Trace
 from harness.verdict import Verdict
 from harness.violations import Violation
@@ -39,6 +40,7 @@ class Session:
         self.backend = backend
         self.te_mode = te_mode
         self.probe = probe.detect()
+        self._support = Support(backend.device, self.probe)
         self.lacking = missing_parts(self.probe, backend.device)
         self.correction = Correction(self.lacking if te_mode == "corrected" else frozenset())
         self.correction.apply()
@@ -47,7 +49,12 @@ class Session:
         )
 
     def judge(self, case: Case) -> Verdict:
-        """Run a case directly and checkpointed, and return what the oracles say."""
+        """Run a case directly and checkpointed, and return what the oracles say.
+
+        Raises:
+            ReleaseLacks: the installed TE lacks something that the case uses.
+        """
+        self._support.check(case)
         inputs = Inputs(case, self.backend.device)
         direct, checkpointed = self.run_both(case, inputs)
         violations = oracles.judge(case, direct, checkpointed)

@@ -16,7 +16,7 @@ LAYERS = [
     {"errors", "case", "violations"},
     {"validity", "features", "sentence", "strategies"},
     {"backends"},
-    {"trace", "verdict", "api", "probe", "leaves", "build", "correction"},
+    {"trace", "verdict", "api", "probe", "leaves", "build", "support", "correction"},
     {"comparison", "recorder", "execute", "oracles"},
     {"session"},
     {"files", "campaign", "corpus", "messages", "record", "target", "workers"},

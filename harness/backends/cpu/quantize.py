@@ -64,6 +64,11 @@ def output_as(
     return quantized(values.to(dtype), quantizer, dtype, measured=values if amax_of_unrounded else None)
 
 
+def output_into(output: Any, values: torch.Tensor, quantizer: Any, dtype: torch.dtype) -> Any:
+    """Fill ``output`` with a kernel's float32 result, quantized as :func:`output_as` does it."""
+    return _fill(output, values if is_delayed(quantizer) else values.to(dtype), quantizer, None)
+
+
 def build(quantizer: Any, data: torch.Tensor, scale_inv: torch.Tensor, dtype: torch.dtype) -> Any:
     """Return an FP8 tensor of the class that ``quantizer`` makes, with the buffers that it asks for."""
     types = te_types()

@@ -1,0 +1,67 @@
+"""What the installed Transformer Engine can run of a case, found by trying.
+
+A release lacks what it has no name for (``Float8CurrentScaling`` before 2.2), and what it refuses with a
+``NotImplementedError`` when it first runs: activations of ``LayerNormMLP``, current scaling in
+``GroupedLinear`` before 2.3. Both would befall the direct run too, so such a case tells nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+import torch
+
+from harness import case as c
+from harness.api import autocast
+from harness.backends import te_version
+from harness.build import make_recipe
+from harness.errors import ReleaseLacks
+from harness.leaves import make_leaf
+
+if TYPE_CHECKING:
+    from harness.probe import Probe
+
+Need: TypeAlias = tuple[type[c.Leaf], str | None, type[c.Recipe]]
+"""What is tried once: a kind of leaf, with its activation if it has one, under a kind of recipe."""
+
+
+class Support:
+    """Says whether the installed release can run a case; remembers what was tried."""
+
+    def __init__(self, device: torch.device, probe: Probe) -> None:
+        self._device = device
+        self._probe = probe
+        self._tried: dict[Need, ReleaseLacks | None] = {}
+
+    def check(self, case: c.Case) -> None:
+        """Raise ReleaseLacks for the first thing that the case needs and the release lacks.
+
+        A trial draws random numbers and leaves FP8 state: check a case before a run of it begins.
+        """
+        for leaf in c.modules(case):
+            need = (type(leaf), getattr(leaf, "activation", None), type(case.recipe))
+            if need not in self._tried:
+                self._tried[need] = self._try(need)
+            lack = self._tried[need]
+            if lack is not None:
+                raise lack
+
+    def _try(self, need: Need) -> ReleaseLacks | None:
+        kind, activation, recipe = need
+        leaf = kind() if activation is None else msgspec.convert({"activation": activation}, kind)
+        case = c.Case(graph=leaf, schedule=(), recipe=recipe())
+        self._probe.reset()
+        try:
+            made = make_recipe(case.recipe)
+            module = make_leaf(leaf, case, self._device, None)
+            with autocast(made is not None, made):
+                module(torch.zeros(case.rows // 2, 2, case.width, device=self._device))
+        except ReleaseLacks as error:
+            return error
+        except NotImplementedError:
+            option = "" if activation is None else f" with activation {activation}"
+            return ReleaseLacks(te_version(), f"{kind.__name__}{option} under {recipe.__name__}")
+        finally:
+            self._probe.reset()
+        return None
