@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck
 
 from harness import backends
-from harness.errors import HarnessError
+from harness.errors import HarnessError, ReleaseLacks
 from harness.target import Target
 
 if TYPE_CHECKING:
@@ -123,6 +123,15 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput["te_harness_seed"] = node.config.stash[_OPTIONS].seed
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:  # noqa: ARG001
+    """Skip a test that needs what the installed release lacks, and say what that is."""
+    try:
+        return (yield)
+    except ReleaseLacks as error:
+        pytest.skip(str(error))
+
+
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Say what runs where, and what replays the random tests."""
     options = config.stash[_OPTIONS]
@@ -162,7 +171,7 @@ def check_property(te_session: Session, pytestconfig: pytest.Config) -> Callable
         if not share:
             return
         judged: list[str] = []
-        lacking: list[str] = []
+        lacking: list[ReleaseLacks] = []
         try:
             failures = run_chunk(
                 te_session.judge,
@@ -170,7 +179,7 @@ def check_property(te_session: Session, pytestconfig: pytest.Config) -> Callable
                 seed,
                 share,
                 lambda case, _: judged.append(case.fingerprint),
-                refused=lambda error: lacking.append(error.what),
+                refused=lacking.append,
             )
         except JudgingFault as fault:
             saved = corpus.SavedCase(case=fault.case, why=f"the harness failed: {fault}", where=where)
@@ -181,6 +190,6 @@ def check_property(te_session: Session, pytestconfig: pytest.Config) -> Callable
             found = corpus.Found(seed=seed, domain=domain.name)
             pytest.fail("\n\n".join(told(failure, found) for failure in failures), pytrace=False)
         if not judged:
-            pytest.skip(f"this Transformer Engine lacks {', '.join(sorted(set(lacking)))}")
+            raise lacking[0]
 
     return check
