@@ -215,6 +215,8 @@ class _Child:
             (entry,) = record.load(self._out).entries
         except InvalidInput as error:
             return Row(self._release, "failed", reason=str(error))
+        if entry.lacks:
+            return Row(self._release, "cannot run", reason=f"lacks {entry.lacks}")
         if not entry.held:
             return Row(self._release, "violated", entry.signature)
         if entry.direct_error is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from typing import Any, Protocol
 
@@ -12,9 +12,9 @@ import transformer_engine.common.recipe as te_recipe
 import transformer_engine.pytorch as te
 
 from harness import case as c
+from harness.api import Context, autocast, quantized_init, recipe_class
 from harness.leaves import make_leaf
 
-Context = AbstractContextManager[Any]
 _FORMATS = {"HYBRID": te_recipe.Format.HYBRID, "E4M3": te_recipe.Format.E4M3}
 _GRAD_MODES: dict[str, Callable[[], Context]] = {
     "null": nullcontext,
@@ -170,7 +170,7 @@ class Model:
         self.regions: list[RegionModule] = []
         with ExitStack() as stack:
             if case.quantized_parameters:
-                stack.enter_context(_quantized_init(self.recipe))
+                stack.enter_context(quantized_init(self.recipe))
             self.root = self._build(case.graph)
         self.parameters = list(self.root.named_parameters())
 
@@ -208,19 +208,11 @@ class Model:
         return self.leaves[-1]
 
 
-def autocast(enabled: bool, recipe: Any) -> Context:
-    """Return TE's FP8 autocast, by the name that the installed release has for it."""
-    context: Context = te.autocast(enabled=enabled, recipe=recipe)
-    return context
-
-
-def _quantized_init(recipe: Any) -> Context:
-    context: Context = te.quantized_model_init(enabled=True, recipe=recipe)
-    return context
-
-
 def make_recipe(recipe: c.Recipe) -> Any:
-    """Return TE's recipe for the case's; None where FP8 is off."""
+    """Return TE's recipe for the case's; None where FP8 is off.
+
+    Raises ReleaseLacks where the installed release has no such recipe.
+    """
     if isinstance(recipe, c.DelayedScaling):
         return te_recipe.DelayedScaling(
             fp8_format=_FORMATS[recipe.format],
@@ -229,7 +221,7 @@ def make_recipe(recipe: c.Recipe) -> Any:
             margin=recipe.margin,
         )
     if isinstance(recipe, c.CurrentScaling):
-        return te_recipe.Float8CurrentScaling(fp8_format=_FORMATS[recipe.format])
+        return recipe_class("Float8CurrentScaling")(fp8_format=_FORMATS[recipe.format])
     return None
 
 

@@ -16,7 +16,7 @@ import msgspec
 from hypothesis import HealthCheck, Phase, Verbosity
 
 from harness import case as c
-from harness.errors import HarnessFault
+from harness.errors import HarnessFault, ReleaseLacks
 from harness.features import features
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ _PRIMARY = (
 
 Observer: TypeAlias = Callable[[c.Case, "Verdict"], None]
 Judge: TypeAlias = Callable[[c.Case], "Verdict"]
+Refused: TypeAlias = Callable[[ReleaseLacks], None]
 
 
 class Violated(AssertionError):
@@ -70,9 +71,10 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Tally(msgspec.Struct):
-    """Counts over a campaign."""
+    """Counts over a campaign. ``cases`` are those judged; ``lacking`` counts the others by what they need."""
 
     cases: int = 0
+    lacking: Counter[str] = msgspec.field(default_factory=Counter)
     seconds: float = 0.0
     features: Counter[str] = msgspec.field(default_factory=Counter)
     oracles: Counter[str] = msgspec.field(default_factory=Counter)
@@ -85,9 +87,15 @@ class Tally(msgspec.Struct):
         self.oracles.update(verdict.evaluated)
         self.violations.update({violation.oracle for violation in verdict.violations})
 
+    @property
+    def drawn(self) -> int:
+        """How many cases were drawn, those that cannot run here among them."""
+        return self.cases + self.lacking.total()
+
     def add(self, more: Tally) -> None:
         """Add the counts of another tally; the time is the campaign's, and stays."""
         self.cases += more.cases
+        self.lacking.update(more.lacking)
         self.features.update(more.features)
         self.oracles.update(more.oracles)
         self.violations.update(more.violations)
@@ -114,6 +122,7 @@ def run_chunk(
     cases: int,
     observe: Observer,
     deadline: float | None = None,
+    refused: Refused | None = None,
 ) -> list[Failure]:
     """Judge ``cases`` different cases drawn with ``seed``; return the shrunk failures, one per kind.
 
@@ -125,8 +134,10 @@ def run_chunk(
         strategy: the domain.
         seed: Hypothesis's seed; the same seed and number draw the same cases.
         cases: how many to draw, fewer where the domain has fewer; shrinking judges more, unobserved.
-        observe: called with each drawn case and its verdict.
+        observe: called with each drawn case that was judged, and its verdict.
         deadline: ``time.monotonic()`` after which no further case is drawn; None for no limit.
+        refused: called for each drawn case that the installed release cannot run, with the reason;
+            without it such a case is a fault.
 
     Raises:
         JudgingFault: whatever ``judge`` raised, with the case; or the direct run raised, which no case of a
@@ -141,7 +152,15 @@ def run_chunk(
         fingerprint = case.fingerprint
         if fingerprint in kinds:
             return
-        verdict = judge(case)
+        try:
+            verdict = judge(case)
+        except ReleaseLacks as error:
+            if refused is None:
+                raise
+            # It counts as drawn: with the same seed, every release draws the same cases.
+            kinds[fingerprint] = None
+            refused(error)
+            return
         if verdict.direct_error is not None and verdict.held:
             raise HarnessFault(f"the direct run raised {verdict.direct_error.type}: no case of its domain")
         observe(case, verdict)
@@ -186,7 +205,10 @@ def shrink(
         if judged == most:
             raise _Stop
         judged += 1
-        verdict = judge(case)
+        try:
+            verdict = judge(case)
+        except ReleaseLacks:
+            return
         known[fingerprint] = kind(verdict)
         if known[fingerprint] == failure.kind:
             smallest = min(smallest, Failure(failure.kind, case, verdict), key=lambda f: size_of(f.case))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness import mutant_commands
-from harness.errors import CannotRunHere, HarnessError, InvalidInput
+from harness.errors import CannotRunHere, HarnessError, InvalidInput, ReleaseLacks
 from harness.exits import HELD, INTERRUPTED, VIOLATED, Group, complain
 from harness.files import cache_folder
 from harness.options import (
@@ -128,7 +128,7 @@ def _conclude(plan: Plan, outcome: Outcome, corpus: Path, json_file: Path | None
     from harness import files, report
 
     saved = {kind: _save(corpus, found) for kind, found in sorted(outcome.found.items())}
-    if outcome.tally.cases:
+    if outcome.tally.drawn:
         report.summary(plan, outcome)
     for kind, path in saved.items():
         command = plan.target.replay_command(path) if path else None
@@ -142,6 +142,8 @@ def _conclude(plan: Plan, outcome: Outcome, corpus: Path, json_file: Path | None
         return VIOLATED
     if outcome.interrupted:
         return INTERRUPTED
+    if not outcome.tally.cases and outcome.tally.lacking:
+        raise CannotRunHere("this Transformer Engine can run none of the cases drawn: use a newer release.")
     if not outcome.tally.cases:
         raise InvalidInput(f"no case was judged in {plan.seconds} seconds; give it more --seconds.")
     return HELD
@@ -186,14 +188,18 @@ def replay(paths: tuple[Path, ...], **target: Any) -> int:
     wanted.check()
     from harness.report import replay_lines
 
-    violated = 0
+    violated = refused = 0
     with _quiet():
         session = wanted.open()
         for saved in cases:
-            verdict = session.judge(saved.case)
+            try:
+                verdict = session.judge(saved.case)
+            except ReleaseLacks as error:
+                refused = complain(f"not run: {saved.case.fingerprint}: {error}", error.exit_code)
+                continue
             violated += not verdict.held
             click.echo("\n".join(replay_lines(saved, verdict)))
-    return VIOLATED if violated else HELD
+    return VIOLATED if violated else refused
 
 
 # --- doctor ------------------------------------------------------------------------------------------
@@ -249,8 +255,10 @@ def record(
         with report.Progress(len(given)) as progress:
             judged = records.judge(session, given, wanted.where(session), progress)
     records.save(out, judged)
-    violated = sum(not entry.held for entry in judged.entries)
-    click.echo(f"{out}: {len(judged.entries)} cases, {violated} of them violated")
+    violated = sum(entry.violated for entry in judged.entries)
+    refused = sum(bool(entry.lacks) for entry in judged.entries)
+    not_run = f", {refused} not run for what this release lacks" if refused else ""
+    click.echo(f"{out}: {len(judged.entries)} cases, {violated} of them violated{not_run}")
     return HELD
 
 

@@ -17,7 +17,9 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Literal, TypeAlias, get_args
 
 import torch
@@ -25,9 +27,9 @@ import transformer_engine.common.recipe as te_recipe
 import transformer_engine.pytorch as te
 import transformer_engine.pytorch.distributed as te_distributed
 from torch.utils.checkpoint import noop_context_fn
-from transformer_engine.pytorch.module.base import TransformerEngineBaseModule
-from transformer_engine.pytorch.quantization import FP8GlobalStateManager
+from transformer_engine.pytorch.module.base import FP8GlobalStateManager, TransformerEngineBaseModule
 
+from harness.api import autocast
 from harness.probe import Probe
 
 Part: TypeAlias = Literal["stash in eval mode", "bypass without grad", "skip ineligible", "autocast inside"]
@@ -45,7 +47,10 @@ def missing_parts(probe: Probe, device: torch.device) -> frozenset[Part]:
     for part, (call, due) in _CHECKS.items():
         probe.reset()
         module = te.Linear(16, 16, device=device)
-        call(module, torch.zeros(16, 16, device=device))
+        with warnings.catch_warnings():
+            # Older releases call what today's torch deprecates.
+            warnings.simplefilter("ignore")
+            call(module, torch.zeros(16, 16, device=device))
         if len(probe.queue(module) or ()) != due:
             found.add(part)
     probe.reset()
@@ -53,7 +58,7 @@ def missing_parts(probe: Probe, device: torch.device) -> frozenset[Part]:
 
 
 def _fp8() -> Any:
-    return te.autocast(enabled=True, recipe=te_recipe.DelayedScaling())
+    return autocast(True, te_recipe.DelayedScaling())
 
 
 def _call_in_eval_mode(module: torch.nn.Module, x: torch.Tensor) -> None:
@@ -145,17 +150,31 @@ def _stashing(prepare_forward: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(prepare_forward)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
         result = prepare_forward(self, *args, **kwargs)
-        in_phase_1 = (
-            te_distributed.is_fp8_activation_recompute_enabled()
-            and not te_distributed.in_fp8_activation_recompute_phase()
-        )
-        # In training mode TE has pushed by itself; the call is TE's own, and does nothing but for
-        # delayed scaling.
-        if self.fp8 and in_phase_1 and not self.training and self.fp8_meta["recipe"].delayed():
-            FP8GlobalStateManager.copy_forward_fp8_meta_tensors_for_recompute(self.fp8_meta)
+        # A context manager until 2.11, of which nothing has run yet.
+        if isinstance(result, AbstractContextManager):
+            return _stashing_once_entered(result, self)
+        _stash_in_eval_mode(self)
         return result
 
     return wrapper
+
+
+@contextmanager
+def _stashing_once_entered(context: AbstractContextManager[Any], module: Any) -> Iterator[Any]:
+    with context as result:
+        _stash_in_eval_mode(module)
+        yield result
+
+
+def _stash_in_eval_mode(module: Any) -> None:
+    in_phase_1 = (
+        te_distributed.is_fp8_activation_recompute_enabled()
+        and not te_distributed.in_fp8_activation_recompute_phase()
+    )
+    # In training mode TE has pushed by itself; the call is TE's own, and does nothing but for
+    # delayed scaling.
+    if module.fp8 and in_phase_1 and not module.training and module.fp8_meta["recipe"].delayed():
+        FP8GlobalStateManager.copy_forward_fp8_meta_tensors_for_recompute(module.fp8_meta)
 
 
 def _bypassing(checkpoint: Callable[..., Any], parts: frozenset[str]) -> Callable[..., Any]:

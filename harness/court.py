@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness import case as c
-from harness.campaign import Failure, chunks, kind_of, shrink
+from harness.campaign import Failure, chunks, shrink
 from harness.errors import HarnessError, HarnessFault
 from harness.execute import Inputs
 from harness.mutants import find
@@ -152,10 +152,7 @@ class Court:
 
     def _shrunk(self, session: Session, number: int, verdict: Verdict) -> c.Case:
         seed, size, before = self._cases.chunk_of(number)
-        kind = _kind(verdict)
-        if kind is None:
-            raise HarnessFault("a case that holds is not shrunk")
-        failure = Failure(kind, self._cases[number], verdict)
+        failure = Failure("killed", self._cases[number], verdict)
         known = dict.fromkeys((case.fingerprint for case in before), None)
 
         def judge(case: c.Case) -> Verdict:
@@ -163,7 +160,7 @@ class Court:
             return session.judge(case)
 
         found = shrink(
-            judge, self._cases.strategy, seed, size, failure, known, kind=_kind, most=_SHRINK_AT_MOST
+            judge, self._cases.strategy, seed, size, failure, known, kind=_killed, most=_SHRINK_AT_MOST
         )
         return found.case
 
@@ -193,10 +190,9 @@ def objectors(verdict: Verdict) -> tuple[How, ...]:
     return by
 
 
-def _kind(verdict: Verdict) -> str | None:
-    if verdict.held and verdict.direct_error is not None:
-        return f"direct run: {verdict.direct_error.type}"
-    return kind_of(verdict)
+def _killed(verdict: Verdict) -> str | None:
+    """Return one kind for whatever objects: the smallest case may kill a mutant in another way."""
+    return "killed" if objectors(verdict) else None
 
 
 def digest(trace: Trace) -> str:

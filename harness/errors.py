@@ -31,3 +31,11 @@ class CannotRunHere(HarnessError):
     """The machine lacks what was asked for: no FP8 GPU, no Transformer Engine, a release too old."""
 
     exit_code = 125
+
+
+class ReleaseLacks(CannotRunHere):
+    """The installed Transformer Engine lacks something that a case uses: ``what``, in a few words."""
+
+    def __init__(self, release: str, what: str) -> None:
+        super().__init__(f"Transformer Engine {release} lacks {what}: use a newer release.")
+        self.what = what

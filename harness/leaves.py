@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,8 @@ import torch
 import transformer_engine.pytorch as te
 
 from harness import case as c
+from harness.backends import te_version
+from harness.errors import ReleaseLacks
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 _HEADS = 2
@@ -78,6 +81,8 @@ def _layernorm_mlp(
 ) -> torch.nn.Module:
     # Given only where it is wanted: TE has had the option since 2.11.
     options: dict[str, Any] = {"checkpoint": True} if recompute else {}
+    if options and "checkpoint" not in inspect.signature(te.LayerNormMLP).parameters:
+        raise ReleaseLacks(te_version(), "LayerNormMLP that recomputes itself")
     module: torch.nn.Module = te.LayerNormMLP(
         case.width,
         2 * case.width,

@@ -2,7 +2,8 @@
 
 One class per layout of that state; ``detect`` finds the one that fits by looking, not by version:
 
-* ``Layout2_12`` (2.12 to 2.14): class attributes of ``FP8GlobalStateManager``,
+* ``Layout2_1`` (2.1 to 2.8): class attributes of ``FP8GlobalStateManager``,
+* ``Layout2_9`` (2.9 to 2.14): the same, the depth of autocasts by another name,
 * ``Layout2_15`` (from 2.15 on): attributes of ``FP8GlobalStateManager.quantization_state``.
 
 The region and phase flags of ``distributed.py`` were renamed in 2.19; both names are known here.
@@ -10,22 +11,24 @@ The region and phase flags of ``distributed.py`` were renamed in 2.19; both name
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import torch
+import transformer_engine.pytorch as te
 import transformer_engine.pytorch.distributed as te_distributed
-from transformer_engine.pytorch.attention.dot_product_attention import _attention_backends
-from transformer_engine.pytorch.module.base import TransformerEngineBaseModule
-from transformer_engine.pytorch.quantization import FP8GlobalStateManager
+from transformer_engine.pytorch.module.base import FP8GlobalStateManager, TransformerEngineBaseModule
 
 from harness.errors import CannotRunHere
 
 _POSITION = "global_fp8_buffer_pos_fwd_recompute"
 _REGION_FLAGS = ("_IN_ACTIVATION_RECOMPUTE_REGION", "_FP8_ACTIVATION_RECOMPUTE_ENABLED")
 _PHASE_FLAGS = ("_ACTIVATION_RECOMPUTE_PHASE", "_FP8_ACTIVATION_RECOMPUTE_PHASE")
+_ATTENTION = sys.modules[te.DotProductAttention.__module__]
+"""``attention.py`` until 2.2, then ``attention/dot_product_attention/dot_product_attention.py``."""
 _REENTRANT_FLAG = "_USE_REENTRANT_ACTIVATION_RECOMPUTE"
 
 
@@ -91,8 +94,8 @@ class Probe(ABC):
         torch.use_deterministic_algorithms(False)
         for device in ("cuda", "cpu"):
             torch.set_autocast_enabled(device, False)
-        # The last attention's parameters are cached, and with them its FP8 state (dot_product_attention.py).
-        _attention_backends["attention_params"] = None
+        # The last attention's parameters are cached, and with them its FP8 state.
+        _ATTENTION._attention_backends["attention_params"] = None
 
     def fp8_modules(self, root: torch.nn.Module) -> list[tuple[str, torch.nn.Module]]:
         """Return the modules below ``root`` that push and pop snapshots, with their paths."""
@@ -116,14 +119,23 @@ class Probe(ABC):
                 yield from _scaling(f"{path}.{direction}", meta or {})
 
 
-class Layout2_12(Probe):  # noqa: N801 - a release has dots
+class Layout2_1(Probe):  # noqa: N801 - a release has dots
     """Class attributes of ``FP8GlobalStateManager``."""
 
-    name = "class attributes (2.12 to 2.14)"
+    name = "class attributes (2.1 to 2.8)"
 
     def _queues(self) -> list[deque[Any]]:
         queues: list[deque[Any]] = FP8GlobalStateManager.fp8_tensors_recompute_buffer
         return queues
+
+    def _autocast_depth(self) -> int:
+        return int(FP8GlobalStateManager.FP8_AUTOCAST_DEPTH)
+
+
+class Layout2_9(Layout2_1):  # noqa: N801
+    """Class attributes of ``FP8GlobalStateManager``, no longer named after FP8 alone."""
+
+    name = "class attributes (2.9 to 2.14)"
 
     def _autocast_depth(self) -> int:
         return int(FP8GlobalStateManager.AUTOCAST_DEPTH)
@@ -150,16 +162,18 @@ def detect() -> Probe:
     """
     if hasattr(FP8GlobalStateManager, "quantization_state"):
         return Layout2_15()
-    if hasattr(FP8GlobalStateManager, "fp8_tensors_recompute_buffer"):
-        return Layout2_12()
-    raise CannotRunHere("This Transformer Engine keeps its FP8 state where no probe looks: use 2.12 to 2.20.")
+    if hasattr(FP8GlobalStateManager, "AUTOCAST_DEPTH"):
+        return Layout2_9()
+    if hasattr(FP8GlobalStateManager, "FP8_AUTOCAST_DEPTH"):
+        return Layout2_1()
+    raise CannotRunHere("This Transformer Engine keeps its FP8 state where no probe looks: use 2.1 to 2.20.")
 
 
 def _present(names: tuple[str, ...]) -> str:
     for name in names:
         if hasattr(te_distributed, name):
             return name
-    raise CannotRunHere(f"This Transformer Engine has none of {', '.join(names)}: use 2.12 to 2.20.")
+    raise CannotRunHere(f"This Transformer Engine has none of {', '.join(names)}: use 2.1 to 2.20.")
 
 
 def _scaling(path: str, meta: dict[str, Any]) -> Iterator[tuple[str, torch.Tensor]]:

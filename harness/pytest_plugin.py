@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck
 
 from harness import backends
-from harness.errors import HarnessError
+from harness.errors import HarnessError, ReleaseLacks
 from harness.target import Target
 from harness.te_mode import is_te_mode
 
@@ -132,6 +132,15 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput["te_harness_seed"] = node.config.stash[_OPTIONS].seed
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:  # noqa: ARG001
+    """Skip a test that needs what the installed release lacks, and say what that is."""
+    try:
+        return (yield)
+    except ReleaseLacks as error:
+        pytest.skip(str(error))
+
+
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Say what runs where, and what replays the random tests."""
     options = config.stash[_OPTIONS]
@@ -170,8 +179,17 @@ def check_property(te_session: Session, pytestconfig: pytest.Config) -> Callable
         seed = first_seed + shard
         if not share:
             return
+        judged: list[str] = []
+        lacking: list[ReleaseLacks] = []
         try:
-            failures = run_chunk(te_session.judge, domain.strategy(), seed, share, lambda *_: None)
+            failures = run_chunk(
+                te_session.judge,
+                domain.strategy(),
+                seed,
+                share,
+                lambda case, _: judged.append(case.fingerprint),
+                refused=lacking.append,
+            )
         except JudgingFault as fault:
             saved = corpus.SavedCase(case=fault.case, why=f"the harness failed: {fault}", where=where)
             path = corpus.save(options.corpus / "faults", saved)
@@ -180,5 +198,7 @@ def check_property(te_session: Session, pytestconfig: pytest.Config) -> Callable
         if failures:
             found = corpus.Found(seed=seed, domain=domain.name)
             pytest.fail("\n\n".join(told(failure, found) for failure in failures), pytrace=False)
+        if not judged:
+            raise lacking[0]
 
     return check

@@ -15,7 +15,7 @@ import msgspec
 from harness import case as c
 from harness import corpus, files, validity
 from harness.campaign import Tally, chunks, run_chunk
-from harness.errors import InvalidInput
+from harness.errors import InvalidInput, ReleaseLacks
 from harness.trace import Event
 
 if TYPE_CHECKING:
@@ -58,6 +58,13 @@ class Entry(_Strict, frozen=True):
     checkpointed_error: tuple[int, str] | None
     queues: tuple[dict[str, int], ...]
     events: tuple[Event, ...]
+    lacks: str = ""
+    """What the release lacks for it; then it did not run, and neither held nor was violated."""
+
+    @property
+    def violated(self) -> bool:
+        """Whether it ran and did not hold."""
+        return not self.held and not self.lacks
 
 
 class Record(_Strict, frozen=True):
@@ -99,9 +106,14 @@ def judge(
     """Judge cases and return the record; ``on_progress`` is called after each with the tally so far."""
     tally, started, entries = Tally(), time.monotonic(), []
     for case in cases:
-        verdict = session.judge(case)
-        entries.append(_entry(case, verdict))
-        tally.count(case, verdict)
+        try:
+            verdict = session.judge(case)
+        except ReleaseLacks as error:
+            entries.append(_entry_not_run(case, error))
+            tally.lacking[error.what] += 1
+        else:
+            entries.append(_entry(case, verdict))
+            tally.count(case, verdict)
         tally.seconds = time.monotonic() - started
         on_progress(tally)
     return Record(Header(FORMAT, where), tuple(entries))
@@ -121,6 +133,20 @@ def _entry(case: c.Case, verdict: Verdict) -> Entry:
         checkpointed_error=errors[1],
         queues=verdict.queues,
         events=verdict.events,
+    )
+
+
+def _entry_not_run(case: c.Case, error: ReleaseLacks) -> Entry:
+    return Entry(
+        fingerprint=case.fingerprint,
+        case=case,
+        held=False,
+        signature=(),
+        direct_error=None,
+        checkpointed_error=None,
+        queues=(),
+        events=(),
+        lacks=error.what,
     )
 
 
@@ -228,6 +254,8 @@ def _verdict(entry: Entry) -> str:
 
     Which numbers a stale scale then changes depends on how a backend's kernels round, and is left out.
     """
+    if entry.lacks:
+        return f"not run for lack of {entry.lacks}"
     if entry.held:
         return "held"
     told = [kind for kind in entry.signature if kind not in _NUMBERS]

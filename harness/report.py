@@ -144,7 +144,7 @@ class Progress:
 
     def __call__(self, tally: Tally) -> None:
         """Show a tally."""
-        self.show(tally.cases, _rate(tally))
+        self.show(tally.drawn, _rate(tally))
 
     def show(self, done: int, note: str) -> None:
         """Show how much is done, and a word on it."""
@@ -168,6 +168,10 @@ def summary(plan: Plan, outcome: Outcome) -> None:
         "TE": f"{where.get('transformer_engine')}, {where.get('te_mode')}, {where.get('checkpointer')}",
         "violations": _pairs(tally.violations) or "none",
     }
+    if tally.lacking:
+        rows["not run"] = (
+            f"{_count(tally.lacking.total(), 'more case')}; lacking here: {_pairs(tally.lacking)}"
+        )
     if outcome.interrupted:
         rows["interrupted"] = "before all cases were drawn"
     table(rows.items())
@@ -182,6 +186,7 @@ def campaign_json(plan: Plan, outcome: Outcome, saved: Mapping[str, Path | None]
         "where": outcome.where,
         "reason": outcome.reason,
         "cases": tally.cases,
+        "lacking": dict(tally.lacking),
         "seconds": tally.seconds,
         "features": {name: tally.features[name] for name in CATALOGUE},
         "oracles": {name: tally.oracles[name] for name in ORACLES},

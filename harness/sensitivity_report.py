@@ -155,8 +155,10 @@ def _size(case: c.Case | None) -> str:
     if case is None:
         return ""
     modules = sum(isinstance(node, c.Module) for node in c.walk(case.graph))
-    iterations = sum(isinstance(step, c.Forward | c.Evaluate) for step in case.schedule)
-    return f"{_count(modules, 'module')}, {_count(iterations, 'iteration')}"
+    iterations = sum(isinstance(step, c.Forward) for step in case.schedule)
+    evaluations = sum(isinstance(step, c.Evaluate) for step in case.schedule)
+    parts = [_count(modules, "module"), _count(iterations, "iteration")]
+    return ", ".join(parts + [_count(evaluations, "evaluation")] * (evaluations > 0))
 
 
 def _count(number: int, noun: str) -> str:

@@ -14,6 +14,7 @@ from harness.correction import Correction, missing_parts
 from harness.errors import InvalidInput
 from harness.execute import Checkpointer, Inputs, run_checkpointed, run_direct
 from harness.mutation import Planted
+from harness.support import Support
 from harness.te_mode import CORRECTED, INSTALLED, mutant_of
 from harness.trace import Trace
 from harness.verdict import Verdict
@@ -40,6 +41,7 @@ class Session:
         self.backend = backend
         self.te_mode = te_mode
         self.probe = probe.detect()
+        self._support = Support(backend.device, self.probe)
         mutant = mutant_of(te_mode)
         self._planted = None if mutant is None else Planted(mutants.find(mutant))
         # Planted in TE, a mutant must not be taken for a part that TE lacks, and be mended.
@@ -61,7 +63,12 @@ class Session:
             self._planted.remove()
 
     def judge(self, case: Case) -> Verdict:
-        """Run a case directly and checkpointed, and return what the oracles say."""
+        """Run a case directly and checkpointed, and return what the oracles say.
+
+        Raises:
+            ReleaseLacks: the installed TE lacks something that the case uses.
+        """
+        self._support.check(case)
         inputs = Inputs(case, self.backend.device)
         direct, checkpointed = self.run_both(case, inputs)
         violations = oracles.judge(case, direct, checkpointed)

@@ -25,7 +25,7 @@ from harness import corpus
 from harness.campaign import CHUNK, Failure, JudgingFault, Tally, chunks, kind_of, run_chunk, size_of
 from harness.corpus import SavedCase
 from harness.crew import Crew, obituary
-from harness.errors import CannotRunHere, HarnessError, HarnessFault, InvalidInput
+from harness.errors import CannotRunHere, HarnessError, HarnessFault, InvalidInput, ReleaseLacks
 from harness.messages import Broken, Chunk, Counted, Done, Failed, Message, Ready
 from harness.target import Target
 
@@ -85,7 +85,13 @@ class _Worker:
         deadline = None if chunk.seconds is None else time.monotonic() + chunk.seconds
         try:
             failures = run_chunk(
-                self._session.judge, self._strategy, chunk.seed, chunk.cases, self._observe, deadline
+                self._session.judge,
+                self._strategy,
+                chunk.seed,
+                chunk.cases,
+                self._observe,
+                deadline,
+                refused=self._note_refused,
             )
         finally:
             self._flush()
@@ -102,6 +108,9 @@ class _Worker:
             self._report(Failure(kind, case, verdict))
         if time.monotonic() - self._sent > _FLUSH_SECONDS:
             self._flush()
+
+    def _note_refused(self, error: ReleaseLacks) -> None:
+        self._tally.lacking[error.what] += 1
 
     def _flush(self) -> None:
         self._send(Counted(self._tally))

@@ -60,7 +60,7 @@ PARAMETERISED: Final[frozenset[Kind]] = frozenset(WEIGHTS) - {c.TorchGELU, c.Tor
 _ACTIVATIONS: Final = (
     "swiglu", "relu", "geglu", "silu", "qgelu", "qgeglu", "reglu", "srelu", "sreglu", "clamped_swiglu",
 )  # fmt: skip
-"""Without ``glu``, which 2.12 refuses: a case of the contract is legal on every supported release."""
+"""Without ``glu``, which 2.12 refuses. Older releases refuse some of these too; ``harness.support`` tells."""
 
 _NORMALIZED: Final[list[dict[str, Any]]] = [{}, {}, {"bias": False}, {"normalization": "RMSNorm"}]
 

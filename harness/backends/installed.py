@@ -16,7 +16,7 @@ import torch
 
 from harness.errors import CannotRunHere
 
-OLDEST_TE = (2, 12)
+OLDEST_TE = (2, 1)
 FP8_CAPABILITY = (8, 9)
 
 
@@ -28,7 +28,7 @@ def te_directory() -> Path:
     """
     spec = importlib.util.find_spec("transformer_engine")
     if spec is None or spec.origin is None:
-        raise CannotRunHere("Transformer Engine is not installed: pip install 'transformer-engine>=2.12'")
+        raise CannotRunHere("Transformer Engine is not installed: pip install 'transformer-engine>=2.1'")
     return Path(spec.origin).parent
 
 

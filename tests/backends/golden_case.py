@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from harness.backends import te_version
+from harness.errors import ReleaseLacks
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -62,10 +65,12 @@ def delayed_quantizer(fp8: str, *, scale: float = 1.0, amax: float = 0.0, usage:
 def current_quantizer(
     fp8: str, *, power_of_2: bool = False, epsilon: float = 0.0, usage: str = "both"
 ) -> Any:
-    """Return a current-scaling quantizer."""
-    from transformer_engine.pytorch.tensor.float8_tensor import Float8CurrentScalingQuantizer
+    """Return a current-scaling quantizer; raises ReleaseLacks where the release has none."""
+    from transformer_engine.pytorch.tensor import float8_tensor
 
-    return Float8CurrentScalingQuantizer(
+    if not hasattr(float8_tensor, "Float8CurrentScalingQuantizer"):
+        raise ReleaseLacks(te_version(), "current scaling")
+    return float8_tensor.Float8CurrentScalingQuantizer(
         fp8_types()[fp8],
         torch.device("cuda", 0),
         rowwise=usage != "column",

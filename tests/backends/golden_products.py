@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -42,9 +43,22 @@ def _operands(layout: str, kind: str) -> tuple[Any, Any]:
     )
 
 
+def by_release(function: Any) -> dict[str, Any]:
+    """Return the arguments of a product that not every release has: workspaces up to 2.9, quantizers."""
+    workspace = torch.empty(1024, dtype=torch.uint8, device="cuda")
+    known = {"workspace": workspace, "workspaces": [workspace] * 2, "quantization_params": [None, None]}
+    wanted = inspect.signature(function).parameters
+    return {
+        name: value
+        for name, value in known.items()
+        if name in wanted and wanted[name].default is inspect.Parameter.empty
+    }
+
+
 def _gemm(layout: str, kind: str, dtype: str, **options: Any) -> Outputs:
     from transformer_engine.pytorch.cpp_extensions import general_gemm
 
+    options.update(by_release(general_gemm))
     if options.pop("with_bias", False):
         options["bias"] = to_device(noise(OUTPUTS, salt=5), DTYPES[dtype])
     a, b = _operands(layout, kind)
@@ -140,8 +154,7 @@ def _grouped(layout: str, kind: str, *, bias: bool, single: bool, accumulate: bo
         [pair[0] for pair in pairs],
         [pair[1] for pair in pairs],
         out,
-        [None, None],
-        torch.bfloat16,
+        out_dtype=torch.bfloat16,
         layout=layout,
         m_splits=[ROWS, ROWS],
         grad=grad,
@@ -150,6 +163,7 @@ def _grouped(layout: str, kind: str, *, bias: bool, single: bool, accumulate: bo
         use_bias=bias,
         use_split_accumulator=True,
         single_output=single,
+        **by_release(general_grouped_gemm),
     )
     outputs = {f"out_{index}": tensor for index, tensor in enumerate(out)}
     if bias and grad:

@@ -71,6 +71,42 @@ def test_te_must_not_be_there_already(tmp_path: Path) -> None:
     assert printed == "Transformer Engine was imported before its backend was chosen: call activate() first"
 
 
+def test_the_loader_of_releases_up_to_2_3_loads_the_emulation_and_compiles_nothing(tmp_path: Path) -> None:
+    package = tmp_path / "transformer_engine"
+    for folder in (package, package / "common", package / "pytorch"):
+        folder.mkdir()
+        (folder / "__init__.py").touch()
+    metadata = tmp_path / "transformer_engine-2.3.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: transformer_engine\nVersion: 2.3.0\n")
+    (package / "common" / "__init__.py").write_text(
+        "def get_te_path(): raise AssertionError('searched where no library is')\n"
+        "def is_package_installed(package): raise AssertionError('asked pip')\n"
+    )
+    (package / "pytorch" / "__init__.py").write_text(
+        "import importlib.util, torch\n"
+        "from transformer_engine.common import get_te_path, is_package_installed\n"
+        "assert not is_package_installed('transformer_engine_torch')\n"
+        "folder = get_te_path() / 'transformer_engine'\n"
+        "assert not list(folder.glob('transformer_engine_jax.*.so'))\n"
+        "path = next(folder.glob('transformer_engine_torch.*.so'))\n"
+        "spec = importlib.util.spec_from_file_location('transformer_engine_torch', path)\n"
+        "extension = importlib.util.module_from_spec(spec)\n"
+        "spec.loader.exec_module(extension)\n"
+        "compiled = torch.compile(len)\n"
+    )
+    printed = run(
+        "import torch\n"
+        "compile_ = torch.compile\n"
+        "from harness.backends import activate\n"
+        "activate('cpu')\n"
+        "import transformer_engine.pytorch as te\n"
+        "print(callable(te.extension.quantize), te.compiled is len, torch.compile is compile_)\n",
+        path=tmp_path,
+    )
+    assert printed == "True True True"
+
+
 def test_there_is_no_active_backend_before_the_first_call() -> None:
     printed = run(
         "from harness.backends import active\n"

@@ -88,8 +88,8 @@ def test_cuda_says_in_one_line_why_it_cannot_run(
 
 @pytest.mark.parametrize("choice", ["auto", "cpu", "cuda"])
 def test_a_te_too_old_cannot_run(monkeypatch: pytest.MonkeyPatch, choice: str) -> None:
-    monkeypatch.setattr(installed, "te_version", lambda: "2.11.0")
-    with pytest.raises(CannotRunHere, match=r"Transformer Engine 2\.11\.0 is too old: pip install"):
+    monkeypatch.setattr(installed, "te_version", lambda: "2.0.1")
+    with pytest.raises(CannotRunHere, match=r"Transformer Engine 2\.0\.1 is too old: pip install"):
         choose(choice)
 
 

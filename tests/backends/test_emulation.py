@@ -10,7 +10,8 @@ import torch
 
 from harness.backends.cpu.unwritten import UnwrittenKernel
 from harness.errors import HarnessFault
-from tests.backends.golden_case import delayed_quantizer, extension
+from tests.backends.golden_case import current_quantizer, delayed_quantizer, extension
+from tests.backends.golden_products import by_release
 from tests.backends.test_modules import autocast
 
 if TYPE_CHECKING:
@@ -49,15 +50,18 @@ def test_an_unknown_quantizer_is_refused() -> None:
 
 def test_a_recipe_that_needs_unwritten_kernels_is_refused() -> None:
     import transformer_engine.pytorch as te
-    from transformer_engine.common.recipe import Float8BlockScaling
 
+    from harness.api import recipe_class
+
+    block_scaling = recipe_class("Float8BlockScaling")()
     module = te.Linear(128, 128)
-    with pytest.raises(UnwrittenKernel), autocast(Float8BlockScaling()):
+    with pytest.raises(UnwrittenKernel), autocast(block_scaling):
         module(torch.ones(128, 128))
 
 
 def test_a_launched_triton_kernel_names_itself() -> None:
-    from transformer_engine.common.triton.pad import zero_pad_kernel
+    # It came with 2.9.
+    zero_pad_kernel = pytest.importorskip("transformer_engine.common.triton.pad").zero_pad_kernel
 
     with pytest.raises(UnwrittenKernel, match="zero_pad_kernel"):
         zero_pad_kernel[(1,)](None)
@@ -92,7 +96,55 @@ def test_fp8_products_want_the_operand_in_the_layout_of_hopper() -> None:
     weight = extension().quantize(torch.ones(16, 16), delayed_quantizer("e4m3", usage="row"))
     gradient = extension().quantize(torch.ones(16, 16), delayed_quantizer("e4m3", usage="row"))
     with pytest.raises(RuntimeError, match="column-wise data"):
-        general_gemm(weight, gradient, out_dtype=torch.float32, layout="NN")
+        general_gemm(weight, gradient, out_dtype=torch.float32, layout="NN", **by_release(general_gemm))
+
+
+@pytest.mark.parametrize("kind", ["delayed", "current"])
+def test_a_norm_fills_a_given_fp8_tensor_as_it_makes_one(kind: str) -> None:
+    tex = extension()
+    x, weight = torch.randn(16, 32).to(torch.bfloat16), torch.rand(32).to(torch.bfloat16)
+    quantizers = [
+        delayed_quantizer("e4m3", scale=3.0) if kind == "delayed" else current_quantizer("e4m3")
+        for _ in range(2)
+    ]
+    given = tex.quantize(torch.zeros(16, 32), quantizers[0])
+    filled, made = (
+        tex.rmsnorm_fwd(x, weight, 1e-5, out, quantizer, tex.DType.kBFloat16, 0, False)[0]
+        for out, quantizer in zip((given, None), quantizers, strict=True)
+    )
+    assert filled is given
+    for buffer in ("_data", "_transpose", "_scale_inv"):
+        assert torch.equal(getattr(filled, buffer), getattr(made, buffer)), buffer
+    if kind == "delayed":
+        assert torch.equal(quantizers[0].amax, quantizers[1].amax)
+
+
+def test_many_tensors_are_quantized_as_each_alone() -> None:
+    tex = extension()
+    tensors = [torch.randn(16, 32).to(torch.bfloat16), torch.randn(32, 32).to(torch.bfloat16)]
+    together = tex.fused_multi_quantize(
+        tensors, None, [delayed_quantizer("e4m3", scale=2.0) for _ in tensors], tex.DType.kBFloat16
+    )
+    for tensor, quantized in zip(tensors, together, strict=True):
+        alone = tex.quantize(tensor, delayed_quantizer("e4m3", scale=2.0))
+        assert torch.equal(quantized._data, alone._data)
+        assert torch.equal(quantized._transpose, alone._transpose)
+        assert quantized.dtype == torch.bfloat16
+    with pytest.raises(UnwrittenKernel, match="output into given tensors"):
+        tex.fused_multi_quantize(tensors, together, [], tex.DType.kBFloat16)
+
+
+def test_an_empty_bias_is_none() -> None:
+    tex = extension()
+    matrix = torch.randn(16, 16)
+    empty, none = (
+        tex.generic_gemm(
+            matrix, True, matrix, False, None, None, None, bias, tex.DType.kBFloat16,
+            False, None, False, torch.empty(0), 0, False, False,
+        )[0]
+        for bias in (torch.empty(0), None)
+    )  # fmt: skip
+    assert torch.equal(empty, none)
 
 
 def test_memory_held_counts_each_storage_once(backend: Backend) -> None:

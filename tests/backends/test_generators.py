@@ -136,9 +136,7 @@ def test_a_state_takes_what_was_written_to_it_along_when_it_becomes_current(back
 
 
 def test_te_keeps_a_trackers_states_as_generators() -> None:
-    from transformer_engine.pytorch.distributed import is_graph_safe_rng_state
-
-    assert all(map(is_graph_safe_rng_state, new_tracker().get_states().values()))
+    assert all(isinstance(state, torch.Generator) for state in new_tracker().get_states().values())
 
 
 def test_a_fork_leaves_the_outer_numbers_alone(backend: Backend) -> None:
@@ -208,10 +206,16 @@ def test_without_a_tracker_a_recompute_draws_the_mask_of_its_forward(
 
 @REENTRANT
 @pytest.mark.parametrize("forked", [True, False], ids=["in_a_fork", "outside_of_forks"])
-def test_with_a_tracker_a_recompute_draws_another_mask_than_its_forward(
+def test_with_a_tracker_a_recompute_draws_other_numbers_than_its_forward(
     backend: Backend, use_reentrant: bool, forked: bool
 ) -> None:
-    """A fault of TE: the states that its checkpoint goes back to are references, and have moved on."""
+    """A fault of TE: the states that its checkpoint goes back to are references, and have moved on.
+
+    Until 2.11 it keeps a copy of the device's own state, so only what is drawn in a fork is not repeated.
+    """
+    from transformer_engine.pytorch import distributed
+
+    by_reference = forked or hasattr(distributed, "is_graph_safe_rng_state")
     tracker = new_tracker()
 
     def draw() -> torch.Tensor:
@@ -221,7 +225,7 @@ def test_with_a_tracker_a_recompute_draws_another_mask_than_its_forward(
     forward, recompute = masks_of_both_phases(
         backend, draw, use_reentrant=use_reentrant, get_rng_state_tracker=lambda: tracker
     )
-    assert not same(recompute, forward)
+    assert same(recompute, forward) == (not by_reference)
 
 
 @REENTRANT

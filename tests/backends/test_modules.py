@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from harness.backends import te_version
+from harness.errors import ReleaseLacks
 from tests.backends import references
 from tests.backends.references import ACTIVATIONS, relative_error
 
@@ -22,7 +23,9 @@ HIDDEN, ROWS = 64, 32
 
 
 def recipe(name: str) -> Any:
-    from transformer_engine.common.recipe import DelayedScaling, Float8CurrentScaling, Format
+    from transformer_engine.common.recipe import DelayedScaling, Format
+
+    from harness.api import recipe_class
 
     return {
         "off": lambda: None,
@@ -30,8 +33,8 @@ def recipe(name: str) -> Any:
         "delayed_e4m3": lambda: DelayedScaling(
             fp8_format=Format.E4M3, amax_history_len=4, amax_compute_algo="most_recent", margin=1
         ),
-        "current": Float8CurrentScaling,
-        "current_pow2": lambda: Float8CurrentScaling(use_power_2_scales=True),
+        "current": lambda: recipe_class("Float8CurrentScaling")(),
+        "current_pow2": lambda: recipe_class("Float8CurrentScaling")(use_power_2_scales=True),
     }[name]()
 
 
@@ -49,15 +52,9 @@ PRODUCTS = {"layernorm_mlp": 2, "operations": 2, "attention": 2, "transformer_la
 
 
 def autocast(of: Any) -> AbstractContextManager[Any]:
-    import transformer_engine.pytorch as te
+    from harness import api
 
-    if of is None:
-        return nullcontext()
-    if hasattr(te, "autocast"):
-        context: AbstractContextManager[Any] = te.autocast(enabled=True, recipe=of)
-        return context
-    older: AbstractContextManager[Any] = te.fp8_autocast(enabled=True, fp8_recipe=of)
-    return older
+    return nullcontext() if of is None else api.autocast(True, of)
 
 
 def _build(kind: str, **options: Any) -> Any:
@@ -133,11 +130,33 @@ def assert_agrees_with_torch(*, kind: str, module: Any, recipe_name: str, backen
         assert relative_error(mine, theirs) < of_gradient * products, tuple(theirs.shape)
 
 
+def require_current_scaling_in_groups(backend: Backend) -> None:
+    """Raise ReleaseLacks where GroupedLinear does not run under current scaling."""
+    from harness import case as c
+    from harness.probe import detect
+    from harness.support import Support
+
+    case = c.Case(graph=c.GroupedLinear(), schedule=(), recipe=c.CurrentScaling())
+    Support(backend.device, detect()).check(case)
+
+
 @pytest.mark.parametrize("recipe_name", PRECISION)
 @pytest.mark.parametrize("kind", REFERENCES)
 def test_module_agrees_with_torch(kind: str, recipe_name: str, backend: Backend) -> None:
+    if kind == "grouped_linear" and recipe_name.startswith("current"):
+        require_current_scaling_in_groups(backend)
     backend.seed(1)
     assert_agrees_with_torch(kind=kind, module=_build(kind), recipe_name=recipe_name, backend=backend)
+
+
+def require_activation(name: str) -> None:
+    """Raise ReleaseLacks where the installed release has no such activation."""
+    from transformer_engine.pytorch.module.layernorm_mlp import _act_func
+
+    try:
+        _act_func(name)
+    except NotImplementedError:
+        raise ReleaseLacks(te_version(), f"the activation {name}") from None
 
 
 @pytest.mark.parametrize("recipe_name", ["off", "delayed", "current"])
@@ -145,18 +164,19 @@ def test_module_agrees_with_torch(kind: str, recipe_name: str, backend: Backend)
 def test_mlp_agrees_with_torch_for_each_activation(
     activation: str, recipe_name: str, backend: Backend
 ) -> None:
-    if activation == "glu" and te_version().startswith("2.12."):
-        pytest.skip("TE 2.12 has no glu in LayerNormMLP")
+    require_activation(activation)
     backend.seed(2)
     module = _build("layernorm_mlp", activation=activation)
     assert_agrees_with_torch(kind="layernorm_mlp", module=module, recipe_name=recipe_name, backend=backend)
 
 
 def test_every_activation_of_this_release_is_covered() -> None:
-    from transformer_engine.pytorch.module.layernorm_mlp import _get_act_func_supported_list
+    from transformer_engine.pytorch.module import layernorm_mlp
 
+    if not hasattr(layernorm_mlp, "_get_act_func_supported_list"):
+        pytest.skip("2.1 keeps the list inside a function")
     for name in ("off", "delayed", "current"):
-        assert set(_get_act_func_supported_list(recipe(name))) <= set(ACTIVATIONS)
+        assert set(layernorm_mlp._get_act_func_supported_list(recipe(name))) <= set(ACTIVATIONS)
 
 
 @pytest.mark.parametrize("recipe_name", ["off", "delayed", "current"])
@@ -209,20 +229,14 @@ def test_cached_weights_are_used_until_the_next_first_microbatch(recipe_name: st
 def test_quantized_parameters_learn(recipe_name: str, backend: Backend) -> None:
     import transformer_engine.pytorch as te
 
+    from harness.api import quantized_init
+
     backend.seed(5)
-    context = (
-        te.quantized_model_init(
-            enabled=True, recipe=recipe(recipe_name), preserve_high_precision_init_val=True
-        )
-        if hasattr(te, "quantized_model_init")
-        else te.fp8_model_init(
-            enabled=True, recipe=recipe(recipe_name), preserve_high_precision_init_val=True
-        )
-    )
-    with context:
+    plain = te.Linear(HIDDEN, HIDDEN)
+    backend.seed(5)
+    with quantized_init(recipe(recipe_name)):
         module = te.Linear(HIDDEN, HIDDEN)
-    first = module.weight.get_high_precision_init_val()
-    assert relative_error(module.weight.detach().dequantize().cpu(), first.cpu()) < 0.06
+    assert relative_error(module.weight.detach().dequantize().cpu(), plain.weight.detach().cpu()) < 0.06
     optimizer = torch.optim.SGD(module.parameters(), lr=0.5)
     x = _input("linear", backend)
     losses = []

@@ -10,7 +10,8 @@ import transformer_engine.pytorch as te
 
 from harness import backends
 from harness import case as c
-from harness.build import autocast, make_recipe
+from harness.api import autocast
+from harness.build import make_recipe
 from harness.session import Session
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from harness import case as c
 from harness.campaign import CHUNK, JudgingFault, Tally, chunks, kind_of, run_chunk
-from harness.errors import HarnessFault
+from harness.errors import HarnessFault, ReleaseLacks
 from harness.trace import RunError
 from harness.verdict import Verdict
 from harness.violations import Violation
@@ -98,6 +98,43 @@ def test_a_case_that_raises_even_directly_proves_nothing_and_is_a_fault() -> Non
 
     with pytest.raises(JudgingFault, match="the direct run raised NotImplementedError"):
         run_chunk(raises, CASES, 0, 50, lambda *_: None)
+
+
+def without_eval(case: c.Case) -> Verdict:
+    """A release that lacks all modules in eval mode, and fails in every evaluation."""
+    if any(not module.training for module in c.modules(case)):
+        raise ReleaseLacks("2.1.0", "eval mode")
+    return judge(case)
+
+
+def test_a_case_that_the_release_cannot_run_is_counted_and_the_drawing_goes_on() -> None:
+    seen: list[str] = []
+    lacking: list[str] = []
+    failures = run_chunk(
+        without_eval,
+        CASES,
+        0,
+        60,
+        lambda case, _: seen.append(case.fingerprint),
+        refused=lambda error: lacking.append(error.what),
+    )
+    assert set(lacking) == {"eval mode"}
+    assert len(seen) + len(lacking) == 60
+    everywhere: list[str] = []
+    run_chunk(judge, CASES, 0, 60, lambda case, _: everywhere.append(case.fingerprint))
+    assert set(seen) < set(everywhere), "every release draws the same cases"
+    assert [failure.kind for failure in failures] == ["FIFO drained"]
+
+
+def test_a_case_that_cannot_run_is_a_fault_where_nobody_counts_it() -> None:
+    with pytest.raises(JudgingFault, match="lacks eval mode"):
+        run_chunk(without_eval, CASES, 0, 60, lambda *_: None)
+
+
+def test_tallies_add_up_what_could_not_run() -> None:
+    tally, more = Tally(cases=2), Tally(cases=1, lacking=Counter({"eval mode": 3}))
+    tally.add(more)
+    assert (tally.cases, tally.drawn, tally.lacking) == (3, 6, Counter({"eval mode": 3}))
 
 
 def test_a_failure_that_does_not_come_again_is_kept() -> None:

@@ -16,7 +16,8 @@ from click.testing import CliRunner, Result
 from harness import backends, corpus, doctor, workers
 from harness import case as c
 from harness.cli import main
-from harness.errors import InvalidInput
+from harness.errors import InvalidInput, ReleaseLacks
+from harness.session import Session
 from harness.workers import Outcome, Plan
 
 ROOT = Path(__file__).parents[2]
@@ -119,14 +120,54 @@ def test_what_cannot_run_here_ends_with_125(tmp_path: Path) -> None:
     package = tmp_path / "transformer_engine"
     package.mkdir()
     (package / "__init__.py").touch()
-    metadata = tmp_path / "transformer_engine-2.3.0.dist-info"
+    metadata = tmp_path / "transformer_engine-2.0.1.dist-info"
     metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: transformer_engine\nVersion: 2.3.0\n")
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: transformer_engine\nVersion: 2.0.1\n")
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     result = run("replay", str(save_case(tmp_path)), PYTHONPATH=path)
     assert result.returncode == 125
-    assert result.stderr.startswith("te-harness: Transformer Engine 2.3.0 is too old")
+    assert result.stderr.startswith("te-harness: Transformer Engine 2.0.1 is too old")
     assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.fixture
+def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_session: Session, _case: c.Case) -> None:
+        raise ReleaseLacks("2.1.0", "the module Linear")
+
+    monkeypatch.setattr(Session, "judge", refuse)
+
+
+@pytest.mark.usefixtures("nothing_runs")
+def test_a_saved_case_that_this_release_cannot_run_ends_with_125(tmp_path: Path) -> None:
+    result = here("replay", save_case(tmp_path))
+    told = "Transformer Engine 2.1.0 lacks the module Linear: use a newer release."
+    assert complaint(result) == f"te-harness: not run: {CASE.fingerprint}: {told}"
+    assert result.stdout == ""
+    assert result.exit_code == 125
+
+
+@pytest.mark.usefixtures("nothing_runs")
+def test_a_campaign_of_which_nothing_can_run_ends_with_125(tmp_path: Path) -> None:
+    result = fuzz(tmp_path, cases=3)
+    assert "not run     3 more cases; lacking here: the module Linear 3" in result.stdout
+    assert "can run none of the cases drawn" in result.stderr
+    assert result.exit_code == 125
+
+
+def test_a_record_tells_what_could_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = here("record", tmp_path / "mine", "--cases", 2, "--seed", 1)
+    assert "2 cases, 0 of them violated\n" in made.stdout
+
+    def refuse(_session: Session, _case: c.Case) -> None:
+        raise ReleaseLacks("2.1.0", "the module Linear")
+
+    monkeypatch.setattr(Session, "judge", refuse)
+    made = here("record", tmp_path / "other", "--from", tmp_path / "mine")
+    assert "2 cases, 0 of them violated, 2 not run for what this release lacks" in made.stdout
+    compared = invoke("compare", tmp_path / "mine", tmp_path / "other")
+    assert compared.stdout.count("verdict: held and not run for lack of the module Linear") == 2
+    assert compared.exit_code == 1
 
 
 def test_cuda_without_a_gpu_ends_with_125() -> None:

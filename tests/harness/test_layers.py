@@ -17,7 +17,7 @@ LAYERS = [
     {"validity", "features", "sentence", "strategies"},
     {"backends"},
     {"operators", "named_mutants", "mutants"},
-    {"trace", "verdict", "probe", "leaves", "build", "correction", "mutation"},
+    {"trace", "verdict", "api", "probe", "leaves", "build", "support", "correction", "mutation"},
     {"comparison", "recorder", "execute", "oracles"},
     {"session"},
     {"files", "journal", "releases", "campaign", "corpus", "crew", "messages", "record", "target"},

@@ -9,7 +9,8 @@ import transformer_engine.pytorch as te
 import transformer_engine.pytorch.distributed as te_distributed
 
 from harness import case as c
-from harness.build import autocast, make_recipe
+from harness.api import autocast
+from harness.build import make_recipe
 
 if TYPE_CHECKING:
     from harness.session import Session

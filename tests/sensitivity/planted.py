@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 import transformer_engine.pytorch as te
-from transformer_engine.pytorch.quantization import FP8GlobalStateManager
+from transformer_engine.pytorch.module.base import FP8GlobalStateManager
 
 HOARD: list[torch.Tensor] = []
 

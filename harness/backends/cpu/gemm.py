@@ -110,7 +110,7 @@ def generic_gemm(
     bias_gradient = gelu_input = None
     if bias is not None and grad:
         bias_gradient = b.matrix.sum(0).to(dtype)
-    elif bias is not None:
+    elif bias is not None and bias.numel():  # a module of 2.1 without bias gives an empty one
         out.add_(bias.detach().float())
     if not transB and len(b.outer) != 1:
         out = out.reshape(*b.outer, out.shape[-1])

@@ -15,6 +15,8 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.backends.cpu.patches import compiling_nothing
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from importlib.machinery import ModuleSpec
@@ -36,10 +38,33 @@ class _CommonLoader(Loader):
     def exec_module(self, module: ModuleType) -> None:
         self._loader.exec_module(module)
         common: Any = module
+        if not hasattr(common, "_get_shared_object_file"):
+            _serve_older_loader(common)
+            return
         find_library = common._get_shared_object_file
         common._get_shared_object_file = lambda library: (
             EXTENSION if library == "torch" else find_library(library)
         )
+
+
+def _serve_older_loader(common: Any) -> None:
+    """Answer the loader of releases up to 2.3: it searches the folder that ``get_te_path()`` names.
+
+    It also runs pip to ask whether a compiled extension was installed as a package; none counts here.
+    """
+    common.get_te_path = _Folder
+    common.is_package_installed = lambda _package: False
+
+
+class _Folder:
+    """Stands for the path at which TE is installed, and below which its libraries are searched."""
+
+    def __truediv__(self, _name: str) -> _Folder:
+        return self
+
+    def glob(self, pattern: str) -> Iterator[Path]:
+        """Find our extension where torch's is searched; nothing else."""
+        return iter([EXTENSION] if pattern.startswith("transformer_engine_torch.") else [])
 
 
 class _CommonFinder(MetaPathFinder):
@@ -86,7 +111,7 @@ def load_te() -> None:
     sys.meta_path.insert(0, finder)
     try:
         # Deprecations in what TE imports are not ours to fix, and would be errors under pytest.
-        with _without_the_core_library(), warnings.catch_warnings():
+        with _without_the_core_library(), compiling_nothing(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             importlib.import_module("transformer_engine.pytorch")
     finally:

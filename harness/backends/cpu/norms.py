@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.backends.cpu.enums import torch_dtype
 from harness.backends.cpu.kernel import kernel, overwrite
-from harness.backends.cpu.quantize import output_as
-from harness.backends.cpu.unwritten import refuse_unless
+from harness.backends.cpu.quantize import output_as, output_into
 
 if TYPE_CHECKING:
     import torch
@@ -28,7 +27,9 @@ def _gamma(weight: torch.Tensor, zero_centered: bool) -> torch.Tensor:
 def _output(values: torch.Tensor, ln_out: torch.Tensor | None, quantizer: Any, otype: Any) -> Any:
     if ln_out is None:
         return output_as(values, quantizer, torch_dtype(otype))
-    refuse_unless(quantizer is None, "the norm's forward", "FP8 output into a given tensor")
+    if quantizer is not None:
+        # Until 2.2 LayerNormLinear allocates the FP8 output itself.
+        return output_into(ln_out, values, quantizer, torch_dtype(otype))
     overwrite(ln_out, values)
     return ln_out
 

@@ -10,6 +10,7 @@ them; nothing else of this project changes torch. Found by taking them away one 
 from __future__ import annotations
 
 import functools
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ import torch.utils.checkpoint
 from harness.backends.cpu.generators import device_generator
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 CAPABILITY = (9, 0)
 """The compute capability we claim: Hopper, whose FP8 GEMM reads both operands along the summed dimension,
@@ -50,6 +51,21 @@ def patch_torch() -> None:
     _keep_tensors_on_the_cpu()
 
 
+@contextmanager
+def compiling_nothing() -> Iterator[None]:
+    """Let ``torch.compile`` return functions as they are.
+
+    ``attention.py`` of 2.1 compiles, whatever ``NVTE_TORCH_COMPILE`` says, when it is imported.
+    """
+    of_torch: Any = torch
+    compile_ = torch.compile
+    of_torch.compile = lambda function: function
+    try:
+        yield
+    finally:
+        of_torch.compile = compile_
+
+
 def _claim_a_gpu() -> None:
     cuda: Any = torch.cuda
     # TransformerEngineBaseModule.__init__ and torch.autocast("cuda") refuse to work without a GPU.
@@ -70,6 +86,11 @@ def _claim_a_gpu() -> None:
     # Whether block scaling is supported is read off the toolkit's version, which the CPU wheel has not.
     version: Any = torch.version
     version.cuda = version.cuda or "12.9"
+    # Until 2.9 a module's forward makes the device of its parameters the current one.
+    cuda.device = lambda _device: nullcontext()
+    # Until 2.9 it names its forward to the profiler, too.
+    cuda.nvtx.range_push = lambda _name: 0
+    cuda.nvtx.range_pop = lambda: 0
     # get_extra_state() and set_extra_state() wait for the device.
     cuda.synchronize = lambda _device=None: None
     # What reads, sets or seeds a generator would initialise CUDA first, or wait until that is done.

@@ -64,6 +64,11 @@ def output_as(
     return quantized(values.to(dtype), quantizer, dtype, measured=values if amax_of_unrounded else None)
 
 
+def output_into(output: Any, values: torch.Tensor, quantizer: Any, dtype: torch.dtype) -> Any:
+    """Fill ``output`` with a kernel's float32 result, quantized as :func:`output_as` does it."""
+    return _fill(output, values if is_delayed(quantizer) else values.to(dtype), quantizer, None)
+
+
 def build(quantizer: Any, data: torch.Tensor, scale_inv: torch.Tensor, dtype: torch.dtype) -> Any:
     """Return an FP8 tensor of the class that ``quantizer`` makes, with the buffers that it asks for."""
     types = te_types()
@@ -200,6 +205,21 @@ def multi_tensor_quantize(tensor_list: list[torch.Tensor], quantizer_list: list[
     return [
         quantized(tensor.detach(), quantizer, tensor.dtype)
         for tensor, quantizer in zip(tensor_list, quantizer_list, strict=True)
+    ]
+
+
+@kernel
+def fused_multi_quantize(
+    input_list: list[torch.Tensor], output_list: list[Any] | None, quantizer_list: list[Any], otype: Any
+) -> list[Any]:
+    """Return each tensor, quantized by its own quantizer and presented as of type ``otype``.
+
+    Releases up to 2.4 have it in place of ``split_quantize``.
+    """
+    refuse_unless(output_list is None, "fused_multi_quantize", "output into given tensors")
+    return [
+        quantized(tensor.detach(), quantizer, torch_dtype(otype))
+        for tensor, quantizer in zip(input_list, quantizer_list, strict=True)
     ]
 
 

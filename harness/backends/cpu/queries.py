@@ -23,7 +23,11 @@ def get_cublasLt_version() -> int:
 
 def get_num_cublas_streams() -> int:
     """Return how many workspaces a grouped GEMM wants."""
-    return 4
+    return _num_cublas_streams
+
+
+_num_cublas_streams = 4
+"""The same, as releases up to 2.4 ask for it."""
 
 
 def get_fused_attn_backend(*_args: Any, **_kwargs: Any) -> Any:

@@ -27,16 +27,26 @@ class TeTypes(NamedTuple):
 def te_types() -> TeTypes:
     """Return TE's classes for FP8 with one scale per tensor."""
     tensors = importlib.import_module("transformer_engine.pytorch.tensor.float8_tensor")
-    storages = importlib.import_module("transformer_engine.pytorch.tensor.storage.float8_tensor_storage")
-    storage = storages.Float8TensorStorage
+    storage = _storage()
     return TeTypes(
         tensor=tensors.Float8Tensor,
         storage=storage,
         delayed=tensors.Float8Quantizer,
-        current=tensors.Float8CurrentScalingQuantizer,
+        # From 2.2 on.
+        current=getattr(tensors, "Float8CurrentScalingQuantizer", None),
         # From 2.14 on.
         storage_has_fake_dtype="fake_dtype" in inspect.signature(storage.__new__).parameters,
     )
+
+
+def _storage() -> Any:
+    """Return the class that holds the data of an FP8 tensor; its module and its name are from 2.9 on."""
+    try:
+        module = importlib.import_module("transformer_engine.pytorch.tensor.storage.float8_tensor_storage")
+    except ModuleNotFoundError:
+        module = importlib.import_module("transformer_engine.pytorch.tensor._internal.float8_tensor_base")
+        return module.Float8TensorBase
+    return module.Float8TensorStorage
 
 
 def is_delayed(quantizer: Any) -> bool:
