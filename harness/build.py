@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import torch
 import transformer_engine.common.recipe as te_recipe
@@ -29,8 +29,8 @@ _GRAD_MODES: dict[str, Callable[[], Context]] = {
 class RegionCaller(Protocol):
     """What a region asks of the run it is part of: to call its callable, checkpointed or not."""
 
-    def call_region(self, region: RegionModule, x: torch.Tensor) -> torch.Tensor:
-        """Call ``region.function`` on ``x`` and the region's other arguments."""
+    def call_region(self, region: RegionModule, x: torch.Tensor) -> Any:
+        """Call ``region.function`` on ``x`` and the region's other arguments, and return what it does."""
 
     def region_runs(self, region: RegionModule) -> None:
         """Note that the region's callable is being run."""
@@ -97,15 +97,36 @@ class GainModule(torch.nn.Module):
         return out
 
 
+_Results: TypeAlias = tuple[torch.Tensor, torch.Tensor, torch.Tensor, float]
+
+
+class TupleModule(torch.nn.Module):
+    """The body, its result returned as several: scaled, as it is, without gradient, and a float."""
+
+    def __init__(self, body: torch.nn.Module) -> None:
+        super().__init__()
+        self.body = body
+
+    def forward(self, *args: Any, **kwargs: Any) -> _Results:
+        """Map [..., width] to tensors of the same shape, and a float."""
+        out: torch.Tensor = self.body(*args, **kwargs)
+        return 0.5 * out, out, out.detach(), 0.25
+
+    @staticmethod
+    def joined(results: _Results) -> torch.Tensor:
+        """Return the sum of the results, each weighted otherwise, so that none can stand for another."""
+        scaled, plain, detached, factor = results
+        return scaled + factor * plain + 2 * detached
+
+
 class _Owner:
     """An object that is no module, whose bound method a region may hand to the checkpoint."""
 
     def __init__(self, body: torch.nn.Module) -> None:
         self.body = body
 
-    def apply(self, x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-        out: torch.Tensor = self.body(x, *args, **kwargs)
-        return out
+    def apply(self, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        return self.body(x, *args, **kwargs)
 
 
 class RegionModule(torch.nn.Module):
@@ -119,12 +140,14 @@ class RegionModule(torch.nn.Module):
         self.node = node
         self.number = number
         self.body = body if node.gain is None else GainModule(body)
+        if node.results == "tuple":
+            self.body = TupleModule(self.body)
         self.function = self._function()
         self.args, self.kwargs = _gain_arguments(node.gain, device)
         self.caller: RegionCaller | None = None
         self.body.register_forward_pre_hook(self._note)
 
-    def _function(self) -> Callable[..., torch.Tensor]:
+    def _function(self) -> Callable[..., Any]:
         if self.node.function == "module":
             return self.body
         if self.node.function == "method":
@@ -151,7 +174,9 @@ class RegionModule(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Map [..., width] to the same shape."""
         assert self.caller is not None, "a region runs only as part of a run"  # noqa: S101
-        return self.caller.call_region(self, x)
+        results = self.caller.call_region(self, x)
+        out: torch.Tensor = TupleModule.joined(results) if self.node.results == "tuple" else results
+        return out
 
 
 class Model:

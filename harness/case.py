@@ -118,9 +118,10 @@ class TorchGELU(Module, frozen=True, kw_only=True, tag="TorchGELU"):
 
 
 class TorchDropout(Module, frozen=True, kw_only=True, tag="TorchDropout"):
-    """``torch.nn.Dropout(p)``."""
+    """``torch.nn.Dropout(p)``; or, as stochastic depth often does, one whose mask is drawn on the CPU."""
 
     p: float = 0.1
+    on_cpu: bool = False
 
 
 # --- Containers: the inner nodes of a graph. ---------------------------------------------------------
@@ -183,7 +184,8 @@ class Region(_Data, frozen=True, tag="Region"):
     """A part of the graph that runs under the checkpoint; the direct run just calls it.
 
     ``function`` says what is handed to the checkpoint: the body as a ``torch.nn.Module``, a plain
-    callable, or a bound method of an object that is not a module.
+    callable, or a bound method of an object that is not a module. ``results`` says what that returns: a
+    tensor; or a tuple of two tensors, one without gradient and a float, which are joined to one outside.
     """
 
     body: Node
@@ -191,6 +193,7 @@ class Region(_Data, frozen=True, tag="Region"):
     function: Literal["module", "callable", "method"] = "module"
     gain: Gain | None = None
     contexts: Contexts | None = None
+    results: Literal["tensor", "tuple"] = "tensor"
 
 
 Leaf: TypeAlias = (

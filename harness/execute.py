@@ -84,7 +84,7 @@ class Run:
 
     # --- What a region asks of its run (harness.build.RegionCaller) ---
 
-    def call_region(self, region: RegionModule, x: torch.Tensor) -> torch.Tensor:
+    def call_region(self, region: RegionModule, x: torch.Tensor) -> Any:
         """Call a region's callable under the checkpoint, or directly.
 
         Directly, the callable runs under the context in which the checkpointed one would build its
@@ -92,7 +92,6 @@ class Run:
         """
         grad_enabled = torch.is_grad_enabled()
         self._recorder.called(region, grad_enabled, x.requires_grad)
-        out: torch.Tensor
         if self._checkpointer is None:
             forward, recompute = region.contexts()
             context = forward
@@ -102,15 +101,15 @@ class Run:
                 # an input; addition being inexact, the direct run must sum in that order too.
                 x = x.view_as(x)
             with context:
-                out = region.function(x, *region.args, **region.kwargs)
-            return out
-        options: dict[str, Any] = {"use_reentrant": region.node.use_reentrant}
+                return region.function(x, *region.args, **region.kwargs)
+        # A plain reentrant region leaves the flag to its default, as many callers do.
+        explicit = not region.node.use_reentrant or region.node.contexts is not None
+        options: dict[str, Any] = {"use_reentrant": region.node.use_reentrant} if explicit else {}
         if region.node.contexts is not None:
             options["context_fn"] = region.contexts
         if self._model.tracker is not None:
             options["get_rng_state_tracker"] = self._model.tracker
-        out = self._checkpointer(region.function, x, *region.args, **options, **region.kwargs)
-        return out
+        return self._checkpointer(region.function, x, *region.args, **options, **region.kwargs)
 
     def region_runs(self, region: RegionModule) -> None:
         """Note that the region's callable is being run."""

@@ -39,13 +39,15 @@ CATALOGUE: Final[tuple[str, ...]] = tuple(
             *(f"format: {name}" for name in ("HYBRID", "E4M3")),
             *(f"dtype: {dtype}" for dtype in get_args(c.Dtype)),
             "activation: not gelu", "autocast around region", "autocast inside region",
-            "autocast nested", "autocast off inside", "chain", "dropout", "eval module", "frozen module",
+            "autocast nested", "autocast off inside", "chain", "dropout", "dropout drawn on the CPU",
+            "eval module", "frozen module",
             "history: 1", "input without gradient", "margin: negative", "margin: positive",
             "mode flipped before backward", "mode flipped before forward", "module outside regions",
-            "module that recomputes itself",
-            "no autocast", "non-reentrant", "normalization: RMSNorm", "optimizer step",
+            "module that recomputes itself", "no autocast", "non-reentrant", "normalization: RMSNorm",
+            "optimizer step",
             "quantized parameters", "reentrant", "region of eval modules", "region of frozen modules",
-            "region without TE modules", "residual", "several autocasts", "several forwards pending",
+            "region that returns a tuple", "region without TE modules", "residual",
+            "several autocasts", "several forwards pending",
             "several regions", "sum",
             "RNG tracker", "torch autocast", "two groups", "without bias",
         ]
@@ -76,6 +78,7 @@ def _of_modules(case: c.Case) -> Iterator[str]:
             "eval module": not leaf.training,
             "frozen module": leaf.frozen,
             "dropout": dropout_of(leaf) > 0,
+            "dropout drawn on the CPU": getattr(leaf, "on_cpu", False),
             "without bias": not getattr(leaf, "bias", True),
             "two groups": getattr(leaf, "groups", 1) == 2,
             "activation: not gelu": getattr(leaf, "activation", "gelu") != "gelu",
@@ -99,6 +102,7 @@ def _of_regions(case: c.Case) -> Iterator[str]:
             yield f"context_fn forward: {region.contexts.forward}"
         leaves = [node for node in c.walk(region) if isinstance(node, c.Module)]
         named = {
+            "region that returns a tuple": region.results == "tuple",
             "region of eval modules": not any(leaf.training for leaf in leaves),
             "region of frozen modules": all(leaf.frozen for leaf in leaves),
             "region without TE modules": all(type(leaf).__name__.startswith("Torch") for leaf in leaves),

@@ -35,6 +35,23 @@ class RowsModule(torch.nn.Module):
         return out.reshape(x.shape)
 
 
+class HostDropout(torch.nn.Module):
+    """Dropout whose mask is drawn from the CPU's generator, wherever its input lives."""
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = p
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Map any shape to the same."""
+        if not self.training:
+            return x
+        # By name: on the cpu backend what is drawn without a generator comes from the emulated GPU's.
+        generator = torch.random.default_generator  # type: ignore[attr-defined]
+        drawn = torch.rand(x.shape, generator=generator)
+        return x * ((drawn >= self.p) / (1 - self.p)).to(x)
+
+
 def make_leaf(
     node: c.Leaf, case: c.Case, device: torch.device, tracker: Tracker, *, recompute: bool
 ) -> torch.nn.Module:
@@ -169,7 +186,7 @@ def _gelu(_node: c.TorchGELU, _case: c.Case, _device: torch.device) -> torch.nn.
 
 
 def _dropout(node: c.TorchDropout, _case: c.Case, _device: torch.device) -> torch.nn.Module:
-    return torch.nn.Dropout(node.p)
+    return HostDropout(node.p) if node.on_cpu else torch.nn.Dropout(node.p)
 
 
 _FACTORIES: dict[type[c.Module], _Factory] = {

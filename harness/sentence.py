@@ -81,6 +81,8 @@ def _region(region: c.Region) -> str:
         )
     if region.contexts is not None:
         traits.append(f"contexts {region.contexts.forward} and {region.contexts.recompute}")
+    if region.results == "tuple":
+        traits.append("returning a tuple")
     return kind + (f" ({', '.join(traits)})" if traits else "")
 
 

@@ -61,7 +61,10 @@ def _with_dropout(dropout: c.TorchDropout, node: c.Node) -> c.Node:
 
 
 _PLAIN: Final = Wrap(_as_it_is)
-_DROPOUTS: Final = (c.TorchDropout(), c.TorchDropout(training=False), c.TorchDropout(p=0.5))
+_DROPOUTS: Final = (
+    c.TorchDropout(), c.TorchDropout(training=False), c.TorchDropout(p=0.5), c.TorchDropout(on_cpu=True),
+    c.TorchDropout(p=0.5, on_cpu=True),
+)  # fmt: skip
 
 _WRAPS: Final[list[tuple[int, Wrap]]] = [
     (75, _PLAIN),

@@ -60,6 +60,7 @@ _GAINS: Final = rarely(
     otherwise=None,
 )
 _EXOTIC: Final = weighted((5, False), (5, True))
+_RESULTS: Final[st.SearchStrategy[Literal["tensor", "tuple"]]] = weighted((3, "tensor"), (1, "tuple"))
 _WITH_CONTEXTS: Final = weighted((4, False), (6, True))
 _REENTRANT: Final = st.sampled_from([True, False])
 
@@ -98,23 +99,27 @@ def is_recognised(body: c.Node, function: Function) -> bool:
 def regions(draw: st.DrawFn, body: c.Node, layout: Layout) -> c.Node:
     """Draw a region over this body, with what stands around it.
 
-    Half of the regions are plain: a module handed over with neither gain nor contexts. Shrinks towards a
-    plain reentrant region with nothing around it.
+    Half of the regions are plain: a module handed over with neither gain nor contexts, which returns a
+    tensor. Shrinks towards a plain reentrant region with nothing around it.
     """
     enabling = grad_modes.enables_gradients(body)
     surrounding = draw(surroundings(enclosed=layout == "around", enabling=enabling))
     use_reentrant = draw(_REENTRANT)
     function: Function = "module"
     gain = contexts = None
+    results: Literal["tensor", "tuple"] = "tensor"
     exotic = draw(_EXOTIC)
     if exotic:
-        function, gain = draw(_FUNCTIONS), draw(_GAINS)
+        function, gain, results = draw(_FUNCTIONS), draw(_GAINS), draw(_RESULTS)
     if surrounding.name.startswith("re-enabled") and not is_recognised(body, function):
         # Rule f: PyTorch's checkpoint, entered with gradients off, returns a result without one whatever
         # happens inside. A callable keeps the region with Transformer Engine.
         function = "callable"
     if gain is not None and not _takes(gain, body, function, surrounding, use_reentrant=use_reentrant):
         gain = None
+    if surrounding.name in ("re-enabled by context", "re-enabled inside"):
+        # Rule c: several results are joined outside the region, where gradients are still off.
+        results = "tensor"
     if surrounding.name == "re-enabled by context":
         contexts = draw(grad_modes.contexts_enabling())
     elif exotic and is_recognised(body, function) and draw(_WITH_CONTEXTS):
@@ -125,7 +130,7 @@ def regions(draw: st.DrawFn, body: c.Node, layout: Layout) -> c.Node:
         body = c.Autocast(body)
     if surrounding.name == "re-enabled inside":
         body = c.GradMode(body, surrounding.inner)
-    piece = _surround(c.Region(body, use_reentrant, function, gain, contexts), surrounding)
+    piece = _surround(c.Region(body, use_reentrant, function, gain, contexts, results), surrounding)
     # Rule g: opened only inside a reentrant region, an autocast never updates the forward scales, and one
     # that closes with gradients off leaves its amaxes to the next update, which a recompute brings forward.
     # Such a region gets its autocast from outside, beyond every grad mode.

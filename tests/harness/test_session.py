@@ -19,7 +19,7 @@ CASE = c.Case(graph=c.Autocast(c.Region(c.Linear())), schedule=(c.Forward(), c.B
 
 
 def shifts_and_does_not_recompute(function: Any, *args: Any, **kwargs: Any) -> Any:
-    kwargs.pop("use_reentrant")
+    kwargs.pop("use_reentrant", None)
     return function(*args, **kwargs) + 1.0
 
 
