@@ -108,9 +108,15 @@ class Court:
         with self._planted(name) as session:
             for number in numbers:
                 self._on_case(number)
-                for how in objectors(session.judge(self._cases[number])):
+                for how in self._objectors(session, number):
                     counted[how] = counted.get(how, 0) + 1
         return counted
+
+    def _objectors(self, session: Session, number: int) -> tuple[How, ...]:
+        try:
+            return objectors(session.judge(self._cases[number]))
+        except Exception:
+            return ("fault",)
 
     @contextlib.contextmanager
     def _planted(self, name: str) -> Iterator[Session]:

@@ -136,7 +136,9 @@ class Run:
 
     def _tracked_states(self) -> list[torch.Tensor]:
         """Return the tracker's states, which TE holds as tensors or, on CUDA, as generators."""
-        states = self._model.tracker().get_states().values() if self._model.tracker else ()
+        tracked = self._model.tracker().get_states() if self._model.tracker else None
+        # Nothing of TE's is taken for granted here either: a tracker that has lost its states has none.
+        states = tracked.values() if isinstance(tracked, dict) else ()
         return [s.get_state() if isinstance(s, torch.Generator) else s for s in states]
 
     def _act(self, number: int, step: c.Step) -> torch.Tensor | None:
