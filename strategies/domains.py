@@ -56,6 +56,8 @@ _GRAPHS: Final = graphs()
 _RECIPES: Final = recipes()
 _DTYPES: Final[st.SearchStrategy[c.Dtype]] = weighted((6, "float32"), (1, "bfloat16"))
 _TORCH_AUTOCAST: Final = weighted((12, False), (1, True))
+_TORCH_AUTOCAST_OF_LINEARS: Final = weighted((1, False), (1, True))
+"""What torch's autocast casts is above all torch's own linear modules."""
 _QUANTIZED_PARAMETERS: Final = weighted((12, False), (1, True))
 _RNG_TRACKER: Final = weighted((1, False), (2, True))
 _ROWS: Final[st.SearchStrategy[Literal[16, 32]]] = weighted((5, 16), (1, 32))
@@ -71,6 +73,7 @@ def _contract(draw: st.DrawFn) -> c.Case:
     # cases shrink towards fewer draws.
     rows = draw(_ROWS)
     leaves = [node for node in c.walk(graph) if isinstance(node, c.Module)]
+    linears = any(isinstance(leaf, c.TorchLinear) for leaf in leaves)
     return c.Case(
         graph=graph,
         schedule=draw(
@@ -82,7 +85,8 @@ def _contract(draw: st.DrawFn) -> c.Case:
         ),
         recipe=recipe,
         dtype=draw(_DTYPES),
-        torch_autocast=draw(_TORCH_AUTOCAST) and not (_shares_casts(graph) or _recomputes_itself(leaves)),
+        torch_autocast=draw(_TORCH_AUTOCAST_OF_LINEARS if linears else _TORCH_AUTOCAST)
+        and not (_shares_casts(graph) or _recomputes_itself(leaves)),
         quantized_parameters=draw(_QUANTIZED_PARAMETERS) and not isinstance(recipe, c.HighPrecision),
         input_requires_grad=input_requires_grad,
         rng_tracker=draw(_RNG_TRACKER) and _may_track(graph),

@@ -62,7 +62,7 @@ def _with_dropout(dropout: c.TorchDropout, node: c.Node) -> c.Node:
 
 _PLAIN: Final = Wrap(_as_it_is)
 _DROPOUTS: Final = (
-    c.TorchDropout(), c.TorchDropout(training=False), c.TorchDropout(p=0.5), c.TorchDropout(on_cpu=True),
+    c.TorchDropout(), c.TorchDropout(p=0.5), c.TorchDropout(training=False), c.TorchDropout(on_cpu=True),
     c.TorchDropout(p=0.5, on_cpu=True),
 )  # fmt: skip
 
@@ -71,7 +71,7 @@ _WRAPS: Final[list[tuple[int, Wrap]]] = [
     (8, Wrap(c.Residual)),
     *((3, Wrap(partial(c.GradMode, mode=mode))) for mode in grad_modes.ON),
     *((15, Wrap(partial(grad_modes.cut, mode), cuts=True)) for mode in grad_modes.CUTS),
-    *((2, Wrap(partial(_with_dropout, dropout))) for dropout in _DROPOUTS),
+    *((3, Wrap(partial(_with_dropout, dropout))) for dropout in _DROPOUTS),
 ]
 _AUTOCASTS: Final[list[tuple[int, Wrap]]] = [
     (6, Wrap(c.Autocast)),
