@@ -193,6 +193,9 @@ class Model:
         self.tracker = _rng_tracker(case.seed) if case.rng_tracker else None
         self.leaves: list[torch.nn.Module] = []
         self.regions: list[RegionModule] = []
+        self.in_fp8: list[torch.nn.Module] = []
+        """The leaves that stand in an enabled autocast, and so must run under the case's recipe."""
+        self._fp8 = False
         with ExitStack() as stack:
             if case.quantized_parameters:
                 stack.enter_context(quantized_init(self.recipe))
@@ -216,7 +219,10 @@ class Model:
             return SumModule([self._build(branch) for branch in node.branches])
         if isinstance(node, c.Autocast):
             enabled = node.enabled and self.recipe is not None
-            return ContextModule(self._build(node.body), partial(autocast, enabled, self.recipe))
+            around, self._fp8 = self._fp8, enabled
+            body = self._build(node.body)
+            self._fp8 = around
+            return ContextModule(body, partial(autocast, enabled, self.recipe))
         if isinstance(node, c.GradMode):
             clone = node.mode == "inference_mode"
             return ContextModule(self._build(node.body), _GRAD_MODES[node.mode], clone=clone)
@@ -229,8 +235,10 @@ class Model:
         return self.regions[number]
 
     def _leaf(self, node: c.Leaf) -> torch.nn.Module:
-        self.leaves.append(make_leaf(node, self.case, self.device, self.tracker, recompute=self._recompute))
-        return self.leaves[-1]
+        leaf = make_leaf(node, self.case, self.device, self.tracker, recompute=self._recompute)
+        self.leaves.append(leaf)
+        self.in_fp8 += [leaf] * self._fp8
+        return leaf
 
 
 def make_recipe(recipe: c.Recipe) -> Any:

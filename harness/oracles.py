@@ -64,7 +64,10 @@ def fifo_drained(_case: Case, _direct: Trace, checkpointed: Trace) -> Iterator[V
 
 
 def pairing(_case: Case, _direct: Trace, checkpointed: Trace) -> Iterator[Violation]:
-    """Each recompute popped the very snapshot that its own phase 1 pushed, region call by region call."""
+    """Each recompute popped the very snapshot that its own phase 1 pushed, region call by region call.
+
+    And there was one to pop: what the case runs under delayed scaling did run so.
+    """
     events: dict[tuple[int, int], list[Event]] = {}
     for event in checkpointed.events:
         if event.module:
@@ -203,7 +206,7 @@ def grounded(direct: Trace, checkpointed: Trace) -> tuple[OracleName, ...]:
 
     Without delayed scaling no snapshot is due, and without a region nothing is recomputed.
     """
-    due = any(event.delayed or event.pushed or event.popped for event in checkpointed.events)
+    due = any(event.meant or event.delayed or event.pushed or event.popped for event in checkpointed.events)
     vacuous = set()
     if not due:
         vacuous |= {"FIFO drained", "pairing"}
@@ -247,6 +250,8 @@ def _pair(call: Call, events: list[Event]) -> Iterator[Violation]:
     pushed: dict[str, list[int]] = {}
     popped: dict[str, list[int]] = {}
     for event in events:
+        if event.meant and not event.delayed:
+            yield _unpaired(call, event.module, "ran without delayed scaling, inside an autocast that has it")
         if event.delayed and len(event.pushed if event.phase == 1 else event.popped) != 1:
             verb, numbers = ("pushed", event.pushed) if event.phase == 1 else ("popped", event.popped)
             yield _unpaired(call, event.module, f"{verb} {len(numbers)} snapshots in one forward, expected 1")

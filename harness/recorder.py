@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from harness import case as c
 from harness.errors import HarnessFault
 from harness.trace import Call, Event, Phase, Trace
 
@@ -35,6 +36,7 @@ class Recorder:
         self._next = 0
         self._hooks: list[RemovableHandle] = []
         self._watched = probe.fp8_modules(model.root)
+        self._meant = _meant_for_delayed_scaling(model, probe)
         for region in model.regions:
             for path, module in probe.fp8_modules(region.body):
                 name = f"region {region.number}" + (f": {path}" if path else "")
@@ -72,6 +74,7 @@ class Recorder:
                 delayed=delayed,
                 pushed=tuple(pushed),
                 popped=tuple(popped),
+                meant=id(module) in self._meant,
             )
         )
 
@@ -106,6 +109,19 @@ class Recorder:
         """Take the hooks off the model, so that it can be freed without a garbage collection."""
         for hook in self._hooks:
             hook.remove()
+
+
+def _meant_for_delayed_scaling(model: Model, probe: Probe) -> frozenset[int]:
+    """Return the ids of the modules that must run under delayed scaling, by the case alone.
+
+    Those are modules with parameters of their own: the others, as attention, quantize nothing by themselves.
+    """
+    if not isinstance(model.case.recipe, c.DelayedScaling):
+        return frozenset()
+    modules = (module for leaf in model.in_fp8 for _, module in probe.fp8_modules(leaf))
+    return frozenset(
+        id(module) for module in modules if next(module.parameters(recurse=False), None) is not None
+    )
 
 
 def _faults_told(hook: Callable[..., None]) -> Callable[..., None]:

@@ -54,7 +54,8 @@ class Event(msgspec.Struct, frozen=True):
 
     ``pushed`` and ``popped`` number the snapshots in the order in which they were pushed; -1 is one
     whose push was not seen.
-    ``delayed`` says that the module ran under delayed scaling, so that a snapshot is due.
+    ``delayed`` says that the module ran under delayed scaling, so that a snapshot is due; ``meant`` that by
+    the case it was to.
     """
 
     region: int
@@ -65,6 +66,7 @@ class Event(msgspec.Struct, frozen=True):
     pushed: tuple[int, ...] = ()
     popped: tuple[int, ...] = ()
     context: str = ""
+    meant: bool = False
 
 
 class RunError(msgspec.Struct, frozen=True):
