@@ -74,6 +74,8 @@ class Court:
         self._cases = cases
         self._on_case = on_case
         self._session = Session(backend)
+        self._lacking = self._session.lacking
+        self._tainted = False
 
     def require_health(self, number: int) -> None:
         """Judge a case without any mutant; raises HarnessFault where it does not hold."""
@@ -87,7 +89,7 @@ class Court:
             self.require_health(number)
         except Exception:
             return True
-        return False
+        return self._tainted
 
     def try_mutant(self, name: str, numbers: Sequence[int]) -> Trial:
         """Judge cases under a mutant until one fails; shrink that one."""
@@ -131,16 +133,26 @@ class Court:
             return
         # The correction itself is mutated: it is taken out, and applied anew under the mutant and after it.
         self._session.close()
+        session = None
         try:
-            session = Session(self._backend, with_mutant(name))
-        except Exception as error:
-            raise _StartError from error
-        else:
+            try:
+                session = Session(self._backend, with_mutant(name))
+            except Exception as error:
+                raise _StartError from error
             yield session
-            session.close()
         finally:
             planted.remove()
+            self._start_over(session)
+
+    def _start_over(self, mutated: Session | None) -> None:
+        """Take a mutated correction out, as far as it can be, and apply the right one."""
+        try:
+            if mutated is not None:
+                mutated.close()
             self._session = Session(self._backend)
+            self._tainted = self._session.lacking != self._lacking
+        except Exception:
+            self._tainted = True
 
     def _try(self, session: Session, name: str, numbers: Sequence[int]) -> Trial:
         for number in numbers:

@@ -101,6 +101,11 @@ class Mutant:
         """Whether the fault is in our own correction, which works before any case runs."""
         return self.file == CORRECTION
 
+    @property
+    def remembered(self) -> bool:
+        """Whether the function remembers what it returned, so that it runs once in a process."""
+        return any("cache" in ast.unparse(decorator) for decorator in self.original.decorator_list)
+
     def diff(self) -> str:
         """Return a unified diff of the function, its formatting normalised and comments left out."""
         before, after = (ast.unparse(tree).splitlines() for tree in (self.original, self.mutated))

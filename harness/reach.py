@@ -61,9 +61,10 @@ def _entries(reaches: Sequence[Reach]) -> Iterator[tuple[str, int, frozenset[int
 def reaching(reach: Reach, mutant: Mutant, numbers: Sequence[int]) -> list[int]:
     """Return those of some cases that run a mutant's lines, in their order.
 
-    Our correction is at work before any case runs: for a fault in it that is every case.
+    Our correction is at work before any case runs, and a function that remembers its result does not run
+    again: for a fault in these that is every case.
     """
-    if mutant.file == CORRECTION:
+    if mutant.file == CORRECTION or mutant.remembered:
         return list(numbers)
     first, last = mutant.lines
     lines = reach.get(mutant.file, {})
