@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from harness.bisect import Change, Row
+    from harness.bisect import Change
     from harness.campaign import Failure, Tally
     from harness.record import Disagreement
+    from harness.survey import Row
     from harness.verdict import Verdict
     from harness.violations import Violation
     from harness.workers import Outcome, Plan
