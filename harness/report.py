@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _SECONDS_BETWEEN_LINES = 10.0
 JSON_FORMAT = 1
-"""Version of the layouts of ``fuzz --json`` and ``bisect --json``."""
+"""Version of the layouts of ``fuzz --json``, ``bisect --json`` and ``museum --json``."""
 
 
 # --- Failures ----------------------------------------------------------------------------------------
