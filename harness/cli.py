@@ -1,4 +1,4 @@
-"""The command ``te-harness``: fuzz, replay, doctor, record, compare, bisect.
+"""The command ``te-harness``: fuzz, replay, doctor, record, compare, bisect, and those of other modules.
 
 torch and Transformer Engine take seconds to import, so each command imports what it needs when it runs.
 """
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness import mutant_commands
+from harness import museum_commands, mutant_commands
 from harness.errors import CannotRunHere, HarnessError, InvalidInput, ReleaseLacks
 from harness.exits import HELD, INTERRUPTED, VIOLATED, Group, complain
 from harness.files import cache_folder
@@ -294,17 +294,17 @@ def bisect(path: Path, good: str | None, bad: str | None, te_mode: str, json_fil
     where it does not.
     """
     from harness import bisect as bisection
-    from harness import corpus, files, report
+    from harness import corpus, files, report, survey
 
     case = corpus.load(path).case
     wanted = bisection.chosen(good, bad)
     if json_file is not None:
         files.check_free(json_file)
 
-    def tell(row: bisection.Row) -> None:
-        click.echo(f"te-harness: {row.release} {row.status}", err=True)
+    def tell(rows: survey.Rows) -> None:
+        click.echo(f"te-harness: {rows[0].release} {rows[0].status}", err=True)
 
-    rows = bisection.judge(case, wanted, te_mode, tell)
+    rows = [row for (row,) in survey.judge([case], wanted, te_mode, tell)]
     found = bisection.changes(rows)
     report.table((row.release, report.row_text(row)) for row in rows)
     if json_file is not None:
@@ -315,6 +315,7 @@ def bisect(path: Path, good: str | None, bad: str | None, te_mode: str, json_fil
     return HELD if found else VIOLATED
 
 
+main.add_command(museum_commands.museum)
 main.add_command(mutant_commands.mutants)
 main.add_command(mutant_commands.sensitivity)
 

@@ -24,16 +24,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from harness.bisect import Change, Row
+    from harness.bisect import Change
     from harness.campaign import Failure, Tally
     from harness.record import Disagreement
+    from harness.survey import Row
     from harness.verdict import Verdict
     from harness.violations import Violation
     from harness.workers import Outcome, Plan
 
 _SECONDS_BETWEEN_LINES = 10.0
 JSON_FORMAT = 1
-"""Version of the layouts of ``fuzz --json`` and ``bisect --json``."""
+"""Version of the layouts of ``fuzz --json``, ``bisect --json`` and ``museum --json``."""
 
 
 # --- Failures ----------------------------------------------------------------------------------------

@@ -21,10 +21,12 @@ LAYERS = [
     {"comparison", "recorder", "execute", "oracles"},
     {"session"},
     {"files", "journal", "releases", "campaign", "corpus", "crew", "messages", "record", "target"},
-    {"workers", "bisect"},
+    {"workers", "survey"},
+    {"bisect", "museum"},
     {"reach", "trial", "court", "sensitivity", "survivors"},
     {"doctor", "report", "sensitivity_report", "options", "exits"},
-    {"mutant_commands", "cli", "pytest_plugin", "__main__"},
+    {"museum_report"},
+    {"museum_commands", "mutant_commands", "cli", "pytest_plugin", "__main__"},
 ]
 """Lowest first. A module imports from its own layer and from those below."""
 
