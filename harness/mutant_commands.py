@@ -45,7 +45,8 @@ def mutants(patterns: tuple[str, ...], *, diff: bool) -> int:
 @click.option("--seed", type=SEED, default=0, help="Which cases these are.")
 @click.option("--workers", callback=number_or_auto, default="auto", help="Processes, or auto: one per core.")
 @click.option("--json", "json_file", type=PATH, help="A new file for the whole report.")
-@click.option("--markdown", "markdown_file", type=PATH, help="A new file for the tables of the documents.")
+@click.option("--markdown", "markdown_file", type=PATH, help="A new file for the page of the documents.")
+@click.option("--from", "source", type=PATH, help="Try nothing: a report from --json, to be shown again.")
 @cpu_release_option
 def sensitivity(
     patterns: tuple[str, ...],
@@ -55,6 +56,7 @@ def sensitivity(
     workers: int | None,
     json_file: Path | None,
     markdown_file: Path | None,
+    source: Path | None,
 ) -> int:
     """Try every mutant of TE's recompute code, on the CPU backend: which does the contract kill?
 
@@ -72,15 +74,18 @@ def sensitivity(
     for path in filter(None, (json_file, markdown_file)):
         files.check_free(path)
     backends.choose("cpu")
-    chosen = _spread(matching(patterns or _OF_TE), sample)
-    plan = campaigns.Plan(
-        mutants=tuple(mutant.id for mutant in chosen),
-        seed=seed,
-        cases=cases,
-        workers=min(workers or default_workers(), len(chosen)),
-    )
     started = time.monotonic()
-    outcome = _run(plan)
+    if source is not None:
+        plan, outcome = reports.load(source)
+    else:
+        chosen = _spread(matching(patterns or _OF_TE), sample)
+        plan = campaigns.Plan(
+            mutants=tuple(mutant.id for mutant in chosen),
+            seed=seed,
+            cases=cases,
+            workers=min(workers or default_workers(), len(chosen)),
+        )
+        outcome = _run(plan)
     known = survivors.load(backends.te_version())
     complaints = survivors.complaints(outcome.trials, known, all_mutants())
     reports.summary(plan, outcome, known, time.monotonic() - started)

@@ -11,20 +11,26 @@ import msgspec
 from rich.console import Console
 
 from harness import case as c
+from harness import files
+from harness.backends import te_version
+from harness.errors import InvalidInput
 from harness.mutants import Mutant, mutants
 from harness.report import table
-from harness.trial import OTHER_WAYS
+from harness.sensitivity import Outcome, Plan, Sole
+from harness.trial import OTHER_WAYS, Trial
 from harness.violations import ORACLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from harness.sensitivity import Outcome, Plan
+    from pathlib import Path
+
     from harness.survivors import Survivor
-    from harness.trial import Trial
 
 JSON_FORMAT = 1
 """Version of the layout of ``sensitivity --json``."""
+
+_MAX_BYTES = 64 * 1024 * 1024
 
 
 def listing(chosen: Iterable[Mutant], *, diff: bool) -> None:
@@ -103,22 +109,59 @@ def campaign_json(
         "where": outcome.where,
         "statistics": statistics_of(outcome.trials, known),
         "complaints": complaints,
-        "sole": outcome.sole_killer(),
         "trials": [outcome.trials[name] for name in plan.mutants if name in outcome.trials],
+        "exhausted": list(outcome.sole.values()),
         "interrupted": outcome.interrupted,
         "fault": None if outcome.fault is None else str(outcome.fault),
     }
     return msgspec.json.format(msgspec.json.encode(data), indent=2) + b"\n"
 
 
+class _Report(msgspec.Struct, frozen=True):
+    """What is read back of a report; statistics and complaints are made anew."""
+
+    format: int
+    plan: Plan
+    where: dict[str, str]
+    trials: list[Trial]
+    exhausted: list[Sole]
+
+
+def load(path: Path) -> tuple[Plan, Outcome]:
+    """Return the campaign of a report that ``campaign_json`` wrote.
+
+    Raises InvalidInput, which says in one line what is wrong with the file.
+    """
+    try:
+        report = msgspec.json.decode(files.read(path, _MAX_BYTES), type=_Report)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+        raise InvalidInput(
+            f"{path}: not a report of a sensitivity campaign: {files.quoted(error)}"
+        ) from error
+    if report.format != JSON_FORMAT:
+        raise InvalidInput(f"{path}: reports of format {JSON_FORMAT} are known, not of {report.format}.")
+    release = report.where.get("transformer_engine")
+    if release != te_version():
+        raise InvalidInput(f"{path}: a report of release {files.quoted(release)}; show it with --release.")
+    trials = {trial.mutant: trial for trial in report.trials}
+    sole = {sole.mutant: sole for sole in report.exhausted}
+    return report.plan, Outcome(trials=trials, sole=sole, where=report.where)
+
+
 # --- Markdown ----------------------------------------------------------------------------------------
 
 
 def markdown(plan: Plan, outcome: Outcome, known: Mapping[str, Survivor]) -> str:
-    """Return the tables of a campaign for the documents."""
+    """Return a page for the documents: the campaign in numbers, by oracle, and mutant by mutant."""
     numbers = statistics_of(outcome.trials, known)
     where = outcome.where
     lines = [
+        "# Sensitivity",
+        "",
+        "Small faults planted one at a time, and what becomes of each: killed by the first case that fails,",
+        "or not, and why. This page is written by `te-harness sensitivity --markdown`; the reasons stand in",
+        "`harness/survivors.toml`.",
+        "",
         f"Transformer Engine {where.get('transformer_engine')}, {plan.cases} cases of the domain"
         f" {plan.domain}, seed {plan.seed}, torch {where.get('torch')}, {where.get('backend')} backend.",
         "",
@@ -126,6 +169,9 @@ def markdown(plan: Plan, outcome: Outcome, known: Mapping[str, Survivor]) -> str
         "| --- | --- | --- | --- | --- | --- | --- |",
         f"| {numbers.mutants} | {numbers.killed} | {numbers.equivalent} | {numbers.outside} |"
         f" {numbers.unexplained} | {numbers.median_case:g} | {numbers.worst_case} |",
+        "",
+        "The case is the number of the first of all drawn cases that fails under the mutant. An oracle is",
+        "alone where no other objects to any of the cases.",
         "",
         *_markdown_table(_oracle_rows(outcome)),
     ]
@@ -136,7 +182,7 @@ def markdown(plan: Plan, outcome: Outcome, known: Mapping[str, Survivor]) -> str
             key = ("named", "") if name.startswith("named:") else (chosen[name].file, chosen[name].function)
             by_function.setdefault(key, []).append(outcome.trials[name])
     for (file, function), trials in by_function.items():
-        lines += ["", f"### {file} {function}".rstrip(), ""]
+        lines += ["", f"## {file} {function}".rstrip(), ""]
         header = ("mutant", "change", "outcome", "case", "by", "smallest, or why")
         lines += _markdown_table([header, *(_row(chosen[t.mutant], t, known) for t in trials)])
     return "\n".join(lines) + "\n"
