@@ -36,7 +36,7 @@ _LONGEST_CASE_SECONDS = 60.0
 
 _SURVEYED_AT_ONCE = 25
 
-_CANDIDATES = 6
+_CANDIDATES = 10
 """How many mutants are looked at, for each oracle, to find one that it alone objects to."""
 
 
@@ -281,7 +281,8 @@ class _Supervisor:
             alone = [trial for trial in self.outcome.trials.values() if trial.by == (oracle,)]
             left = [trial for trial in alone if trial.mutant not in self.outcome.sole]
             if oracle not in found and left and len(alone) - len(left) < _CANDIDATES:
-                chosen.append(left[0].mutant)
+                # The fewer cases there are to judge, the sooner it is known, and the likelier it is.
+                chosen.append(min(left, key=lambda trial: trial.reaching).mutant)
         return chosen
 
     # --- What comes of them ---

@@ -22,7 +22,6 @@ from harness.violations import ORACLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-
     from pathlib import Path
 
     from harness.survivors import Survivor
