@@ -55,7 +55,6 @@ class Journal(Generic[_Line]):
 
     def forget(self) -> None:
         """Remove the file: the campaign is at its end."""
-        self._file.close()
         self.path.unlink(missing_ok=True)
 
     def add(self, line: _Line) -> None:

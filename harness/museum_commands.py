@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.errors import CannotRunHere
+from harness.errors import CannotRunHere, HarnessFault
 from harness.exits import HELD, VIOLATED
 from harness.options import PATH
 
@@ -49,4 +49,9 @@ def museum(corpus: Path, json_file: Path | None, markdown_file: Path | None) -> 
         files.write_new(json_file, reports.museum_json(bugs, cases, found, differences))
     if markdown_file is not None and not differences:
         files.write_new(markdown_file, reports.markdown(bugs, cases).encode())
+    for difference in differences:
+        # No verdict is no finding: of a case that could not be judged it is not known how it does.
+        if not difference.found.judged:
+            told = f"{difference.bug} under {difference.found.release}: {difference.found.reason}"
+            raise (HarnessFault if difference.found.status == "failed" else CannotRunHere)(told)
     return VIOLATED if differences else HELD

@@ -15,6 +15,7 @@ from harness.options import PATH, SEED, cpu_release_option, number_or_auto
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from harness.journal import Journal
     from harness.mutants import Mutant
     from harness.sensitivity import Finished, Outcome, Plan
 
@@ -40,7 +41,9 @@ def mutants(patterns: tuple[str, ...], *, diff: bool) -> int:
 
 @click.command()
 @click.option("--mutants", "patterns", multiple=True, help="Those whose ids match; all of TE if not given.")
-@click.option("--sample", type=click.IntRange(min=1), help="Only so many of them, spread evenly.")
+@click.option(
+    "--sample", type=click.IntRange(min=1), help="Only about so many, spread evenly, and those with names."
+)
 @click.option("--cases", type=click.IntRange(min=1), default=_DEFAULT_CASES, help="Cases to try each on.")
 @click.option("--seed", type=SEED, default=0, help="Which cases these are.")
 @click.option("--workers", callback=number_or_auto, default="auto", help="Processes, or auto: one per core.")
@@ -74,7 +77,9 @@ def sensitivity(
     for path in filter(None, (json_file, markdown_file)):
         files.check_free(path)
     backends.choose("cpu")
+    known = survivors.load(backends.te_version())
     started = time.monotonic()
+    journal = None
     if source is not None:
         plan, outcome = reports.load(source)
     else:
@@ -85,20 +90,22 @@ def sensitivity(
             cases=cases,
             workers=min(workers or default_workers(), len(chosen)),
         )
-        outcome = _run(plan)
-    known = survivors.load(backends.te_version())
+        outcome, journal = _run(plan)
     complaints = survivors.complaints(outcome.trials, known, all_mutants())
     reports.summary(plan, outcome, known, time.monotonic() - started)
     for complaint in complaints:
         click.echo(complaint)
     if json_file is not None:
         files.write_new(json_file, reports.campaign_json(plan, outcome, known, complaints))
-    if markdown_file is not None:
-        files.write_new(markdown_file, reports.markdown(plan, outcome, known).encode())
     if outcome.fault is not None:
         raise outcome.fault
     if outcome.interrupted:
         return INTERRUPTED
+    if markdown_file is not None:
+        files.write_new(markdown_file, reports.markdown(plan, outcome, known).encode())
+    if journal is not None:
+        # Only now: what was found is where the user wants it.
+        journal.forget()
     return VIOLATED if complaints else HELD
 
 
@@ -112,14 +119,16 @@ def _spread(chosen: Sequence[Mutant], sample: int | None) -> list[Mutant]:
     return [*named, *(others[number * len(others) // wanted] for number in range(wanted))]
 
 
-def _run(plan: Plan) -> Outcome:
-    """Run a campaign, going on where an interrupted one with the same plan and code was."""
+def _run(plan: Plan) -> tuple[Outcome, Journal[Finished]]:
+    """Run a campaign, going on where an interrupted one with the same plan and code was; also its journal."""
     from harness import backends
     from harness import sensitivity as campaigns
     from harness.journal import Journal, code_digest
+    from harness.mutants import sources_digest
     from harness.report import Progress
 
-    key = plan.domain, plan.seed, plan.cases, backends.te_version(), version("torch"), code_digest()
+    versions = [version(package) for package in ("torch", "hypothesis")]
+    key = plan.domain, plan.seed, plan.cases, backends.te_version(), versions, code_digest(), sources_digest()
     journal: Journal[Finished] = Journal("sensitivity", key, campaigns.Finished)
     with journal, Progress(len(plan.mutants), "mutants") as progress:
 
@@ -129,6 +138,4 @@ def _run(plan: Plan) -> Outcome:
 
         done = [line for line in journal.lines if line.mutant in plan.mutants]
         outcome = campaigns.run(plan, done, journal.add, show)
-        if not outcome.interrupted and outcome.fault is None:
-            journal.forget()
-    return outcome
+    return outcome, journal

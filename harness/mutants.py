@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import difflib
 import functools
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -149,6 +150,14 @@ def matching(patterns: tuple[str, ...]) -> list[Mutant]:
         for name, mutant in mutants().items()
         if not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
     ]
+
+
+def sources_digest() -> str:
+    """Return a hash of the files that mutants are in: other sources have other mutants."""
+    hashed = hashlib.sha256()
+    for file in sorted({*WHOLE_FUNCTIONS, *PLACES}):
+        hashed.update(file.encode() + (source(file).read_bytes() if source(file).exists() else b""))
+    return hashed.hexdigest()
 
 
 # --- Listing -----------------------------------------------------------------------------------------

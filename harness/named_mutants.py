@@ -71,7 +71,11 @@ NAMED = (
 
 def rewritten(function: Function, named: NamedMutant) -> Function | None:
     """Return the function with the fault; None where it does not have what the fault replaces, once."""
-    rewriter = _Rewriter(_parsed(named.old), _parsed(named.new))
+    new = _parsed(named.new)
+    if not isinstance(new, ast.Constant) and ast.dump(new) in map(ast.dump, ast.walk(function)):
+        # The release is as the mutant would make it.
+        return None
+    rewriter = _Rewriter(_parsed(named.old), new)
     mutated = copy.deepcopy(function)
     rewriter.visit(mutated)
     return ast.fix_missing_locations(mutated) if rewriter.found == 1 else None

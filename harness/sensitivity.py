@@ -26,8 +26,6 @@ from harness.workers import interruptible
 if TYPE_CHECKING:
     from harness.reach import Reach
 
-DEFAULT_CASES = 500
-
 _CANARY = 1
 """The case, the simplest, that shows after each mutant whether the process still judges right."""
 
@@ -46,7 +44,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     mutants: tuple[str, ...]
     domain: str = "contract"
     seed: int = 0
-    cases: int = DEFAULT_CASES
+    cases: int
     workers: int = 1
 
 
@@ -242,7 +240,7 @@ class _Supervisor:
     def bury(self, worker: Connection, exit_code: int | None) -> None:
         """Take note that a worker has died: of the mutant that it was trying."""
         task, _ = self._at_work.get(worker, (None, 0))
-        if isinstance(task, Try):
+        if task is not None and self.outcome.fault is None:
             self._lost(worker, "crash", dead=True)
         elif self.outcome.fault is None:
             self.outcome.fault = HarnessFault(obituary(exit_code))
@@ -304,25 +302,34 @@ class _Supervisor:
         self._keep(done.finished)
 
     def _lost(self, worker: Connection, how: How, *, dead: bool = False) -> None:
+        """Take note that a worker hung or died, and replace it; what it did, a fresh one must do too."""
         task, number = self._at_work.pop(worker)
+        fresh = worker in self._fresh
         self._fresh.discard(worker)
         if not dead:
             self.crew.dismiss(worker)
         self.crew.start(1)
-        if isinstance(task, Try):
-            trial = Trial(
-                mutant=task.mutant, outcome="killed", by=(how,), case=number, reaching=len(task.numbers)
-            )
-            self._note(trial)
-            self._keep(trial)
+        if isinstance(task, Survey):
+            self.outcome.fault = HarnessFault(f"{how} in case {number}, without any mutant")
+        elif not fresh:
+            self._tasks.insert(0, task)
         else:
-            self.outcome.fault = HarnessFault(f"{how} in case {number}, where there should be none")
+            lost = _lost_to(task, number, how)
+            self._note(lost)
+            self._keep(lost)
 
     def _note(self, finished: Finished) -> None:
         if isinstance(finished, Trial):
             self.outcome.trials[finished.mutant] = finished
         else:
             self.outcome.sole[finished.mutant] = finished
+
+
+def _lost_to(task: Try | Exhaust, number: int, how: How) -> Finished:
+    """Return what becomes of a mutant under which a fresh worker was lost."""
+    if isinstance(task, Exhaust):
+        return Sole(task.mutant, {how: 1})
+    return Trial(mutant=task.mutant, outcome="killed", by=(how,), case=number, reaching=len(task.numbers))
 
 
 def _surveys(cases: int) -> list[Task]:

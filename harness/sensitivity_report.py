@@ -124,6 +124,8 @@ class _Report(msgspec.Struct, frozen=True):
     where: dict[str, str]
     trials: list[Trial]
     exhausted: list[Sole]
+    interrupted: bool
+    fault: str | None
 
 
 def load(path: Path) -> tuple[Plan, Outcome]:
@@ -142,6 +144,8 @@ def load(path: Path) -> tuple[Plan, Outcome]:
     release = report.where.get("transformer_engine")
     if release != te_version():
         raise InvalidInput(f"{path}: a report of release {files.quoted(release)}; show it with --release.")
+    if report.interrupted or report.fault is not None or {*report.plan.mutants} - {*mutants()}:
+        raise InvalidInput(f"{path}: the campaign is not finished, or of other mutants; run it again.")
     trials = {trial.mutant: trial for trial in report.trials}
     sole = {sole.mutant: sole for sole in report.exhausted}
     return report.plan, Outcome(trials=trials, sole=sole, where=report.where)
@@ -154,6 +158,7 @@ def markdown(plan: Plan, outcome: Outcome, known: Mapping[str, Survivor]) -> str
     """Return a page for the documents: the campaign in numbers, by oracle, and mutant by mutant."""
     numbers = statistics_of(outcome.trials, known)
     where = outcome.where
+    median = "-" if numbers.median_case is None else f"{numbers.median_case:g}"
     lines = [
         "# Sensitivity",
         "",
@@ -167,7 +172,7 @@ def markdown(plan: Plan, outcome: Outcome, known: Mapping[str, Survivor]) -> str
         "| mutants | killed | equivalent | outside the domain | unexplained | median case | worst case |",
         "| --- | --- | --- | --- | --- | --- | --- |",
         f"| {numbers.mutants} | {numbers.killed} | {numbers.equivalent} | {numbers.outside} |"
-        f" {numbers.unexplained} | {numbers.median_case:g} | {numbers.worst_case} |",
+        f" {numbers.unexplained} | {median} | {numbers.worst_case} |",
         "",
         "The case is the number of the first of all drawn cases that fails under the mutant. An oracle is",
         "alone where no other objects to any of the cases.",

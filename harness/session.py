@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ import transformer_engine.pytorch as te
 from harness import mutants, oracles, probe
 from harness.case import Case
 from harness.correction import Correction, missing_parts
-from harness.errors import InvalidInput
+from harness.errors import InvalidInput, ReleaseLacks
 from harness.execute import Checkpointer, Inputs, run_checkpointed, run_direct
 from harness.mutation import Planted
 from harness.support import Support
@@ -21,6 +22,8 @@ from harness.verdict import Verdict
 from harness.violations import Violation
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from harness.backends import Backend
 
 
@@ -61,6 +64,12 @@ class Session:
         self.correction.remove()
         if self._planted is not None:
             self._planted.remove()
+
+    def try_support(self, cases: Iterable[Case]) -> None:
+        """Find out what the installed TE lacks of what these cases use, before any of them is judged."""
+        for case in cases:
+            with contextlib.suppress(ReleaseLacks):
+                self._support.check(case)
 
     def judge(self, case: Case) -> Verdict:
         """Run a case directly and checkpointed, and return what the oracles say.

@@ -27,7 +27,7 @@ Status: TypeAlias = Literal["held", "violated", "cannot run", "failed"]
 _PATIENCE_SECONDS = 120.0
 """For one release; its imports take about five seconds, and a small case a tenth of one."""
 _TICK_SECONDS = 0.05
-_CANNOT_RUN = (InvalidInput.exit_code, CannotRunHere.exit_code)
+_CANNOT_RUN = (CannotRunHere.exit_code,)
 
 
 class Row(msgspec.Struct, frozen=True):

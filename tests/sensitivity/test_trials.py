@@ -1,0 +1,110 @@
+"""Trials of mutants: what is killed, what is not, and that no case is left out that would have killed."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness import mutants, reach
+from harness.court import Cases, Court, objectors
+from harness.errors import HarnessFault
+from harness.mutation import Planted
+from harness.session import Session
+from strategies.domains import DOMAINS
+
+NUMBERS = range(1, 13)
+GUARD = "named:guard-reverted"
+HARMLESS = "pytorch/distributed.py:checkpoint:delete:24"
+ELSEWHERE = "pytorch/distributed.py:checkpoint:delete:28"
+
+pytestmark = pytest.mark.emulation
+
+
+@pytest.fixture(scope="module")
+def cases() -> Cases:
+    return Cases(DOMAINS["contract"].strategy(), len(NUMBERS), seed=0)
+
+
+@pytest.fixture
+def court(te_session: Session, cases: Cases) -> Court:
+    if GUARD not in mutants.mutants():
+        pytest.skip("this release does not have what the mutants change")
+    return Court(te_session.backend, cases, lambda _number: None)
+
+
+def test_a_killed_mutant_is_told_with_its_first_case_and_a_smaller_one(court: Court) -> None:
+    trial = court.try_mutant(GUARD, NUMBERS)
+    assert trial.outcome == "killed"
+    assert trial.by == ("same errors",)
+    assert trial.case is not None
+    assert trial.smallest is not None
+    assert not any(court.objections(GUARD, [number]) for number in range(1, trial.case))
+
+
+def test_a_mutant_that_changes_nothing_survives(court: Court) -> None:
+    trial = court.try_mutant(HARMLESS, NUMBERS)
+    assert (trial.outcome, trial.changes_direct) == ("survived", False)
+
+
+def test_a_mutant_that_changes_both_runs_alike_survives_and_is_told_so(court: Court) -> None:
+    never_updated = "pytorch/quantization.py:FP8GlobalStateManager.autocast_exit:delete:3"
+    trial = court.try_mutant(never_updated, NUMBERS)
+    assert (trial.outcome, trial.changes_direct) == ("survived", True)
+
+
+def test_a_mutant_whose_lines_no_case_runs_is_not_tried(court: Court) -> None:
+    assert court.try_mutant(ELSEWHERE, []).outcome == "unreached"
+
+
+def test_what_an_earlier_mutant_has_left_behind_is_noticed(court: Court) -> None:
+    left_behind = Planted(mutants.find(GUARD))
+    assert not any(court.is_tainted(number) for number in NUMBERS)
+    left_behind.plant()
+    try:
+        assert any(court.is_tainted(number) for number in NUMBERS)
+    finally:
+        left_behind.remove()
+
+
+def test_a_case_that_does_not_hold_without_a_mutant_is_a_fault(court: Court) -> None:
+    trial = court.try_mutant(GUARD, NUMBERS)
+    assert trial.case is not None
+    with _planted(GUARD), pytest.raises(HarnessFault, match="does not hold without any mutant"):
+        court.require_health(trial.case)
+
+
+class _planted(Planted):  # noqa: N801 - used as a context
+    def __init__(self, name: str) -> None:
+        super().__init__(mutants.find(name))
+
+    def __enter__(self) -> None:
+        self.plant()
+
+    def __exit__(self, *_exception: object) -> None:
+        self.remove()
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "pytorch/distributed.py:get_te_classes:*",
+        "pytorch/distributed.py:checkpoint:negate:*",
+        "pytorch/distributed.py:_CheckpointFunction.forward:negate:*",
+    ],
+)
+def test_a_case_that_does_not_run_a_mutants_lines_never_kills_it(
+    pattern: str, court: Court, cases: Cases, te_session: Session
+) -> None:
+    """Without this, skipping cases that do not reach a mutant would not be sound."""
+    measured = reach.measure(NUMBERS[:6], court.require_health)
+    killed = 0
+    for mutant in mutants.matching((pattern,)):
+        reached = set(reach.reaching(measured, mutant, NUMBERS[:6]))
+        with _planted(mutant.id):
+            for number in NUMBERS[:6]:
+                try:
+                    kills = bool(objectors(te_session.judge(cases[number])))
+                except Exception:
+                    kills = True
+                killed += kills
+                assert number in reached or not kills, f"{mutant.id} is killed by case {number}"
+    assert killed
