@@ -1,7 +1,7 @@
 """Which release of Transformer Engine broke or fixed a case: every release is asked, each in its own process.
 
 All releases of the range are judged, not only those that halving it would visit: a case may have been
-broken and mended more than once, and two processes at a time judge all in about a minute.
+broken and mended more than once, and two cores judge all in about a minute.
 """
 
 from __future__ import annotations

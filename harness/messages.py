@@ -9,6 +9,7 @@ import msgspec
 from harness import case as c
 from harness.campaign import Tally
 from harness.corpus import SavedCase
+from harness.errors import CannotRunHere, HarnessError, HarnessFault, InvalidInput
 
 
 class Chunk(msgspec.Struct, frozen=True):
@@ -48,7 +49,14 @@ class Broken(msgspec.Struct, frozen=True):
 
     message: str
     exit_code: int
-    case: c.Case | None
+    case: c.Case | None = None
+
+    def error(self) -> HarnessError:
+        """Return the error that it tells of."""
+        for kind in (InvalidInput, CannotRunHere):
+            if self.exit_code == kind.exit_code:
+                return kind(self.message)
+        return HarnessFault(self.message)
 
 
 Message: TypeAlias = Ready | Counted | Failed | Done | Broken

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from harness.journal import Journal
     from harness.mutants import Mutant
-    from harness.sensitivity import Finished, Outcome, Plan
+    from harness.sensitivity import Outcome, Plan
+    from harness.trial import Finished
 
 _DEFAULT_CASES = 500
 _OF_TE = ("named:*", "pytorch/*")
@@ -126,10 +127,19 @@ def _run(plan: Plan) -> tuple[Outcome, Journal[Finished]]:
     from harness.journal import Journal, code_digest
     from harness.mutants import sources_digest
     from harness.report import Progress
+    from harness.trial import Finished
 
     versions = [version(package) for package in ("torch", "hypothesis")]
-    key = plan.domain, plan.seed, plan.cases, backends.te_version(), versions, code_digest(), sources_digest()
-    journal: Journal[Finished] = Journal("sensitivity", key, campaigns.Finished)
+    key = (
+        campaigns.DOMAIN,
+        plan.seed,
+        plan.cases,
+        backends.te_version(),
+        versions,
+        code_digest(),
+        sources_digest(),
+    )
+    journal: Journal[Finished] = Journal("sensitivity", key, Finished)
     with journal, Progress(len(plan.mutants), "mutants") as progress:
 
         def show(outcome: Outcome) -> None:

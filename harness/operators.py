@@ -20,7 +20,7 @@ OPERATORS: tuple[Operator, ...] = get_args(Operator)
 * ``negate``: a condition negated: of ``if``, ``while``, ``assert``, a conditional expression or a
   comprehension, and each operand of ``and`` and ``or``.
 * ``andor``: ``and`` made ``or``, ``or`` made ``and``.
-* ``flip``: a boolean constant flipped, also where it is a parameter's default.
+* ``flip``: a boolean constant flipped, also where it is a positional parameter's default.
 * ``pop``: ``popleft()`` made ``pop()``, ``pop(0)`` made ``pop()``.
 * ``append``: ``append(x)`` made ``insert(0, x)``, which a list has where a deque also has ``appendleft``.
 * ``clone``: ``x.clone()`` made ``x``.

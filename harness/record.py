@@ -137,17 +137,10 @@ def _entry(case: c.Case, verdict: Verdict) -> Entry:
 
 
 def _entry_not_run(case: c.Case, error: ReleaseLacks) -> Entry:
-    return Entry(
-        fingerprint=case.fingerprint,
-        case=case,
-        held=False,
-        signature=(),
-        direct_error=None,
-        checkpointed_error=None,
-        queues=(),
-        events=(),
-        lacks=error.what,
-    )
+    from harness.verdict import Verdict
+
+    nothing_seen = _entry(case, Verdict(fingerprint=case.fingerprint, violations=()))
+    return msgspec.structs.replace(nothing_seen, held=False, lacks=error.what)
 
 
 def save(path: Path, record: Record) -> None:

@@ -10,21 +10,25 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from harness import reach
 from harness.crew import Crew, Work, obituary
-from harness.errors import CannotRunHere, HarnessError, HarnessFault
+from harness.errors import HarnessError, HarnessFault
+from harness.messages import Broken
 from harness.mutants import find
 from harness.target import Target
-from harness.trial import How, Trial
+from harness.trial import Finished, How, Sole, Trial
+from harness.trial_messages import At, Done, Exhaust, Ready, Survey, Surveyed, Task, Try
 from harness.violations import ORACLES
 from harness.workers import interruptible
 
 if TYPE_CHECKING:
     from harness.reach import Reach
+
+DOMAIN = "contract"
 
 _CANARY = 1
 """The case, the simplest, that shows after each mutant whether the process still judges right."""
@@ -42,20 +46,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What a campaign is to do: which mutants, and on which cases."""
 
     mutants: tuple[str, ...]
-    domain: str = "contract"
     seed: int = 0
     cases: int
     workers: int = 1
-
-
-class Sole(msgspec.Struct, frozen=True, tag="sole"):
-    """In how many cases each oracle objects to a mutant whose first failing case only one objected to."""
-
-    mutant: str
-    counted: dict[How, int]
-
-
-Finished: TypeAlias = Trial | Sole
 
 
 class Outcome(msgspec.Struct):
@@ -74,64 +67,6 @@ class Outcome(msgspec.Struct):
             if len(sole.counted) == 1:
                 found.setdefault(next(iter(sole.counted)), sole.mutant)
         return found
-
-
-# --- What the workers and the supervisor say to each other -------------------------------------------
-
-
-class Survey(msgspec.Struct, frozen=True):
-    """To a worker: judge these cases without a mutant, and note the lines that they run."""
-
-    numbers: tuple[int, ...]
-
-
-class Try(msgspec.Struct, frozen=True):
-    """To a worker: try a mutant on these cases."""
-
-    mutant: str
-    numbers: tuple[int, ...]
-
-
-class Exhaust(msgspec.Struct, frozen=True):
-    """To a worker: judge all these cases under a mutant, however many fail."""
-
-    mutant: str
-    numbers: tuple[int, ...]
-
-
-Task: TypeAlias = Survey | Try | Exhaust
-
-
-class Ready(msgspec.Struct, frozen=True):
-    """Here is where I run; give me a task."""
-
-    where: dict[str, str]
-
-
-class Surveyed(msgspec.Struct, frozen=True):
-    """The lines that the cases run."""
-
-    reach: Reach
-
-
-class At(msgspec.Struct, frozen=True):
-    """I am about to judge this case."""
-
-    number: int
-
-
-class Done(msgspec.Struct, frozen=True):
-    """What came of a mutant; ``tainted`` says that this process no longer judges right."""
-
-    finished: Finished
-    tainted: bool
-
-
-class Broken(msgspec.Struct, frozen=True):
-    """The harness failed."""
-
-    message: str
-    exit_code: int
 
 
 # --- A worker ----------------------------------------------------------------------------------------
@@ -159,7 +94,7 @@ def _serve(plan: Plan, connection: Connection) -> None:
     from harness.court import Cases, Court
 
     session.close()
-    cases = Cases(DOMAINS[plan.domain].strategy(), plan.cases, plan.seed)
+    cases = Cases(DOMAINS[DOMAIN].strategy(), plan.cases, plan.seed)
     court = Court(session.backend, cases, lambda number: connection.send(At(number)))
     connection.send(Ready(where))
     while (task := connection.recv()) is not None:
@@ -234,8 +169,7 @@ class _Supervisor:
             case Done():
                 self._finish(worker, message)
             case Broken():
-                kind = CannotRunHere if message.exit_code == CannotRunHere.exit_code else HarnessFault
-                self.outcome.fault = self.outcome.fault or kind(message.message)
+                self.outcome.fault = self.outcome.fault or message.error()
 
     def bury(self, worker: Connection, exit_code: int | None) -> None:
         """Take note that a worker has died: of the mutant that it was trying."""

@@ -16,8 +16,8 @@ from harness.backends import te_version
 from harness.errors import InvalidInput
 from harness.mutants import Mutant, mutants
 from harness.report import table
-from harness.sensitivity import Outcome, Plan, Sole
-from harness.trial import OTHER_WAYS, Trial
+from harness.sensitivity import DOMAIN, Outcome, Plan
+from harness.trial import OTHER_WAYS, Sole, Trial
 from harness.violations import ORACLES
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def summary(plan: Plan, outcome: Outcome, known: Mapping[str, Survivor], seconds
     console.print()
     rows = {
         "mutants": f"{numbers.mutants} of {len(plan.mutants)}",
-        "cases": f"{plan.cases} of the domain {plan.domain}, seed {plan.seed}",
+        "cases": f"{plan.cases} of the domain {DOMAIN}, seed {plan.seed}",
         "killed": f"{numbers.killed}; median case {numbers.median_case}, worst {numbers.worst_case}",
         "survived": f"{numbers.equivalent} equivalent, {numbers.outside} outside the domain,"
         f" {numbers.unexplained} unexplained",
@@ -167,7 +167,7 @@ def markdown(plan: Plan, outcome: Outcome, known: Mapping[str, Survivor]) -> str
         "`harness/survivors.toml`.",
         "",
         f"Transformer Engine {where.get('transformer_engine')}, {plan.cases} cases of the domain"
-        f" {plan.domain}, seed {plan.seed}, torch {where.get('torch')}, {where.get('backend')} backend.",
+        f" {DOMAIN}, seed {plan.seed}, torch {where.get('torch')}, {where.get('backend')} backend.",
         "",
         "| mutants | killed | equivalent | outside the domain | unexplained | median case | worst case |",
         "| --- | --- | --- | --- | --- | --- | --- |",

@@ -57,7 +57,7 @@ def judge(
     """Judge cases, each of them another, under releases; return the rows of each release, in their order.
 
     ``on_rows`` is called with the rows of a release as they come. As many processes run at a time as there
-    are cores; none of them can end the others, and whatever ends this one ends them.
+    are cores; none of them can end the others, and an interruption of this one ends them.
     """
     waiting, running, found = deque(wanted), list[_Child](), dict[str, Rows]()
 

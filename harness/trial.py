@@ -34,3 +34,13 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     changes_direct: bool = False
     """Of one that survived: whether it changes what direct execution gives, and so both runs alike."""
     seconds: float = 0.0
+
+
+class Sole(msgspec.Struct, frozen=True, tag="sole"):
+    """In how many cases each oracle objects to a mutant whose first failing case only one objected to."""
+
+    mutant: str
+    counted: dict[How, int]
+
+
+Finished: TypeAlias = Trial | Sole

@@ -25,7 +25,7 @@ from harness import corpus
 from harness.campaign import CHUNK, Failure, JudgingFault, Tally, chunks, kind_of, run_chunk, size_of
 from harness.corpus import SavedCase
 from harness.crew import Crew, obituary
-from harness.errors import CannotRunHere, HarnessError, HarnessFault, InvalidInput, ReleaseLacks
+from harness.errors import HarnessError, HarnessFault, ReleaseLacks
 from harness.messages import Broken, Chunk, Counted, Done, Failed, Message, Ready
 from harness.target import Target
 
@@ -147,7 +147,7 @@ class _Supervisor:
                 if known is None or size_of(message.saved.case) < size_of(known.case):
                     outcome.found[message.kind] = message.saved
             case Broken():
-                self.fail(_as_error(message), message.case)
+                self.fail(message.error(), message.case)
             case Done():
                 pass
         self.tick()
@@ -287,10 +287,3 @@ def _serve(plan: Plan, send: _Send, next_chunk: Callable[[], Chunk | None]) -> N
     except Exception as error:
         send(Broken(f"{type(error).__name__}: {error}", HarnessFault.exit_code, None))
         raise
-
-
-def _as_error(broken: Broken) -> HarnessError:
-    for kind in (InvalidInput, CannotRunHere):
-        if broken.exit_code == kind.exit_code:
-            return kind(broken.message)
-    return HarnessFault(broken.message)

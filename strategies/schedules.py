@@ -134,24 +134,27 @@ def _schedule(
     iterations = draw(_iterations(len(training), sensitive, evaluations))
     forward, backward = draw(_FORWARD_PATTERNS), draw(_BACKWARD_PATTERNS)
     modes, count = _Modes(training), len(iterations)
-    forwards = [c.Forward(forward(number, count)) for number in range(count)]
-    backwards = [c.Backward(backward(number, count)) for number in range(count)]
+    rounds = [
+        _Round(iteration, c.Forward(forward(number, count)), c.Backward(backward(number, count)))
+        for number, iteration in enumerate(iterations)
+    ]
     pipelined = draw(_PIPELINED) and count > 1
-    arrange = _pipelined if pipelined else _one_by_one
-    steps = arrange(iterations, forwards, backwards, modes, sensitive)
+    steps = _pipelined(rounds, modes, sensitive) if pipelined else _one_by_one(rounds, modes)
     return (_out_of_inference_mode(steps[0]), *steps[1:], *draw(_evaluations(evaluations)))
 
 
-def _one_by_one(
-    iterations: list[Iteration],
-    forwards: list[c.Forward],
-    backwards: list[c.Backward],
-    modes: _Modes,
-    _sensitive: frozenset[int],
-) -> list[c.Step]:
+class _Round(NamedTuple):
+    """An iteration with its forward and its backward."""
+
+    iteration: Iteration
+    forward: c.Forward
+    backward: c.Backward
+
+
+def _one_by_one(rounds: list[_Round], modes: _Modes) -> list[c.Step]:
     """Arrange a schedule in which each forward is followed by its backward."""
     steps: list[c.Step] = []
-    for iteration, forward, backward in zip(iterations, forwards, backwards, strict=True):
+    for iteration, forward, backward in rounds:
         steps += iteration.evaluations
         steps += modes.flip(iteration.flipped_before_forward)
         steps.append(forward)
@@ -161,28 +164,24 @@ def _one_by_one(
     return steps
 
 
-def _pipelined(
-    iterations: list[Iteration],
-    forwards: list[c.Forward],
-    backwards: list[c.Backward],
-    modes: _Modes,
-    sensitive: frozenset[int],
-) -> list[c.Step]:
+def _pipelined(rounds: list[_Round], modes: _Modes, sensitive: frozenset[int]) -> list[c.Step]:
     """Arrange a schedule as a stage of a pipeline does: one forward ahead of the backwards.
 
     Rule r: the backwards come in the order of the forwards, since TE's queues are first in, first out. While
     a graph is pending nothing is evaluated, no parameter changes, and by rule h no sensitive mode.
     """
-    steps: list[c.Step] = [evaluation for iteration in iterations for evaluation in iteration.evaluations]
-    for number, iteration in enumerate(iterations):
+    steps: list[c.Step] = [evaluation for iteration, *_ in rounds for evaluation in iteration.evaluations]
+    pending: c.Backward | None = None
+    for iteration, forward, backward in rounds:
         flipped = iteration.flipped_before_forward
-        steps += modes.flip([module for module in flipped if number == 0 or module not in sensitive])
-        steps.append(forwards[number])
-        if number > 0:
+        steps += modes.flip([module for module in flipped if pending is None or module not in sensitive])
+        steps.append(forward)
+        if pending is not None:
             steps += modes.flip(iteration.flipped_before_backward)
-            steps.append(backwards[number - 1])
-    optimizer_step = any(iteration.optimizer_step for iteration in iterations)
-    return [*steps, backwards[-1], *[c.OptimizerStep()] * optimizer_step]
+            steps.append(pending)
+        pending = backward
+    optimizer_step = any(iteration.optimizer_step for iteration, *_ in rounds)
+    return [*steps, rounds[-1].backward, *[c.OptimizerStep()] * optimizer_step]
 
 
 def _out_of_inference_mode(first: c.Step) -> c.Step:

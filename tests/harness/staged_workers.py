@@ -6,8 +6,9 @@ import os
 import time
 from multiprocessing.connection import Connection
 
-from harness.sensitivity import At, Broken, Done, Exhaust, Ready, Sole, Survey, Surveyed, Try
-from harness.trial import Trial
+from harness.messages import Broken
+from harness.trial import Sole, Trial
+from harness.trial_messages import At, Done, Exhaust, Ready, Survey, Surveyed, Try
 
 ALL_LINES = "pytorch/distributed.py"
 

@@ -23,7 +23,7 @@ LAYERS = [
     {"files", "journal", "releases", "campaign", "corpus", "crew", "messages", "record", "target"},
     {"workers", "survey"},
     {"bisect", "museum"},
-    {"reach", "trial", "court", "sensitivity", "survivors"},
+    {"reach", "trial", "trial_messages", "court", "sensitivity", "survivors"},
     {"doctor", "report", "sensitivity_report", "options", "exits"},
     {"museum_report"},
     {"museum_commands", "mutant_commands", "cli", "pytest_plugin", "__main__"},

@@ -6,8 +6,8 @@ import pytest
 
 from harness import sensitivity
 from harness.errors import HarnessFault
-from harness.sensitivity import Finished, Outcome, Plan
-from harness.trial import Trial
+from harness.sensitivity import Outcome, Plan
+from harness.trial import Finished, Trial
 from tests.harness import staged_workers
 
 FILE = "pytorch/distributed.py:"

@@ -12,8 +12,8 @@ from harness import backends, mutants, survivors
 from harness import case as c
 from harness import sensitivity_report as reports
 from harness.errors import InvalidInput
-from harness.sensitivity import Outcome, Plan, Sole
-from harness.trial import Trial
+from harness.sensitivity import Outcome, Plan
+from harness.trial import Sole, Trial
 
 if TYPE_CHECKING:
     from harness.survivors import Survivor

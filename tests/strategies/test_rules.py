@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -82,6 +83,14 @@ def run(case: c.Case, state: State | None = None) -> list[Visit]:
 
     enter(case.graph, state or State(gradients=True), case.input_requires_grad, ())
     return visits
+
+
+def with_pending(case: c.Case) -> Iterator[tuple[c.Step, int]]:
+    """Yield each step with how many forwards wait for their backwards once it is done."""
+    pending = 0
+    for step in case.schedule:
+        pending += isinstance(step, c.Forward) - isinstance(step, c.Backward)
+        yield step, pending
 
 
 def _passes_on(region: c.Region, outside: State, inside: State) -> bool:
@@ -243,11 +252,8 @@ def test_g_fp8_is_switched_off_only_inside_an_autocast(case: c.Case) -> None:
 @draws
 @given(contract())
 def test_h_modules_with_dropout_keep_their_mode_between_forward_and_backward(case: c.Case) -> None:
-    pending = 0
-    for step in case.schedule:
-        if isinstance(step, c.Forward | c.Backward):
-            pending += 1 if isinstance(step, c.Forward) else -1
-        elif isinstance(step, c.SetMode) and pending:
+    for step, pending in with_pending(case):
+        if isinstance(step, c.SetMode) and pending:
             assert validity.dropout_of(c.modules(case)[step.module]) == 0
 
 
@@ -343,13 +349,10 @@ def test_q_with_torch_autocast_no_reentrant_region_shares_a_cast(case: c.Case) -
 @draws
 @given(contract())
 def test_r_while_a_graph_is_pending_nothing_is_evaluated_and_no_parameter_changes(case: c.Case) -> None:
-    pending = 0
-    for step in case.schedule:
-        if isinstance(step, c.Forward | c.Backward):
-            pending += 1 if isinstance(step, c.Forward) else -1
-        elif isinstance(step, c.Evaluate | c.OptimizerStep):
-            assert not pending
+    for step, pending in with_pending(case):
         assert 0 <= pending <= 2
+        if isinstance(step, c.Evaluate | c.OptimizerStep):
+            assert not pending
 
 
 @pytest.mark.parametrize(
