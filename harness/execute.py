@@ -175,7 +175,9 @@ class Run:
             parameter.grad = None
         # A copy: what a function under test does to its input must not reach the other runs.
         x = data.clone().requires_grad_(self._case.input_requires_grad)
-        out = self._call_model(x)
+        # Not the leaf itself: torch's autocast casts a leaf once for all that use it, and a region that used
+        # it first would change in which order the gradients of the others are summed.
+        out = self._call_model(x.view_as(x))
         self._pending.append((iteration, x, out))
         return out.detach()
 

@@ -32,7 +32,7 @@ from hypothesis import strategies as st
 
 from harness import case as c
 from harness.validity import ROWS_OF_TWO_GROUPS, dropout_of
-from strategies.grad_modes import evaluations_of
+from strategies import grad_modes
 from strategies.graphs import graphs
 from strategies.modules import ATTENTION
 from strategies.recipes import recipes
@@ -80,7 +80,7 @@ def _contract(draw: st.DrawFn) -> c.Case:
             schedules(
                 [leaf.training for leaf in leaves],
                 mode_sensitive=[number for number, leaf in enumerate(leaves) if dropout_of(leaf) > 0],
-                evaluations=evaluations_of(graph),
+                evaluations=grad_modes.evaluations_of(graph),
             )
         ),
         recipe=recipe,

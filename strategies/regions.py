@@ -117,14 +117,17 @@ def regions(draw: st.DrawFn, body: c.Node, layout: Layout) -> c.Node:
         function = "callable"
     if gain is not None and not _takes(gain, body, function, surrounding, use_reentrant=use_reentrant):
         gain = None
-    if surrounding.name in ("re-enabled by context", "re-enabled inside"):
-        # Rule c: several results are joined outside the region, where gradients are still off.
-        results = "tensor"
     if surrounding.name == "re-enabled by context":
         contexts = draw(grad_modes.contexts_enabling())
     elif exotic and is_recognised(body, function) and draw(_WITH_CONTEXTS):
         # Rule d: PyTorch's reentrant checkpoint refuses a context_fn, so regions left to it have none.
         contexts = draw(_contexts(surrounding, use_reentrant=use_reentrant))
+    on_inside = contexts is not None and contexts.forward in grad_modes.ON
+    if surrounding.name in _ENTERED_WITHOUT_GRADIENTS and (
+        on_inside or surrounding.name == "re-enabled inside"
+    ):
+        # Rules b and c: several results are joined outside the region, where gradients are still off.
+        results = "tensor"
     opened_inside = layout == "inside" and not use_reentrant and surrounding.name != "cut"
     if opened_inside:
         body = c.Autocast(body)

@@ -85,6 +85,12 @@ def run(case: c.Case, state: State | None = None) -> list[Visit]:
     return visits
 
 
+def switches_gradients_on(region: c.Region) -> bool:
+    """Tell whether a region's own context, or a grad mode in its body, does."""
+    by_context = region.contexts is not None and region.contexts.forward in ENABLING
+    return by_context or any(isinstance(n, c.GradMode) and n.mode in ENABLING for n in c.walk(region))
+
+
 def with_pending(case: c.Case) -> Iterator[tuple[c.Step, int]]:
     """Yield each step with how many forwards wait for their backwards once it is done."""
     pending = 0
@@ -344,6 +350,15 @@ def test_q_with_torch_autocast_no_reentrant_region_shares_a_cast(case: c.Case) -
         for region in c.regions(case):
             linears = sum(isinstance(node, c.TorchLinear) for node in c.walk(region))
             assert linears < 2 or not region.use_reentrant
+
+
+@draws
+@given(contract())
+def test_b_c_no_tuple_is_joined_where_gradients_were_only_on_inside_its_region(case: c.Case) -> None:
+    for visit in run(case):
+        region = visit.node
+        if isinstance(region, c.Region) and region.results == "tuple" and not visit.state.gradients:
+            assert not switches_gradients_on(region)
 
 
 @draws
