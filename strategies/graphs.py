@@ -101,7 +101,7 @@ _BACKBONE: Final = weighted(
 """Rule a. What may come even before the opening: a frozen backbone in a reentrant region. Nothing in it needs
 a gradient, so it is not recomputed, and must push nothing. (A non-reentrant one pushes, and is never
 recomputed: measured in 2.20.2. And rule p may thaw a ``LayerNormLinear``.)"""
-_CLOSING: Final = rarely(12, recomputing(), otherwise=None)
+_CLOSING: Final = rarely(20, recomputing(), otherwise=None)
 """Rule s. What a graph may end with: a module that recomputes itself, outside every region."""
 
 
