@@ -17,7 +17,7 @@ l. an evaluation meets no region with gradients on (``grad_modes``);
 m. the first forward of all is not in inference mode (``schedules``);
 n. a tracker of random states goes with regions without dropout (``domains``);
 o. with gradients switched on, no frozen ``LayerNormMLP`` has RMSNorm (``frozen``);
-p. after TE modules without FP8, nothing frozen leads with ``LayerNormLinear`` (``frozen``);
+p. after TE modules without FP8 or recomputed torch linears, no frozen ``LayerNormLinear`` leads (``frozen``);
 q. with torch's autocast, no reentrant region has two of torch's linears (``domains``);
 r. of several pending forwards, the oldest one's backward comes first (``schedules``);
 s. modules that recompute themselves stand outside regions (``graphs``) and torch's autocast (``domains``).

@@ -1,6 +1,6 @@
 """Frozen modules: where Transformer Engine itself goes wrong with them, the contract thaws them.
 
-Both faults were measured in 2.20.2; they are TE's with and without a checkpoint.
+Both faults are TE's, with and without a checkpoint; they were measured in 2.20.2.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def thawed(graph: c.Node) -> c.Node:
     """
     if _enabled_somewhere(graph):
         graph = _thaw(graph, _looks_for_a_bias)
-    if _te_runs_without_fp8(graph):
+    if _te_runs_without_fp8(graph) or _torch_linear_is_reentrant(graph):
         graph = _thaw(graph, _leads_with_layernorm_linear)
     return graph
 
@@ -42,10 +42,12 @@ def _looks_for_a_bias(leaf: c.Leaf) -> bool:
 
 
 def _leads_with_layernorm_linear(leaf: c.Leaf) -> bool:
-    """Rule p: frozen and first in FP8, after a TE module without it, ``LayerNormLinear`` updates no scale.
+    """Rule p: frozen and first in FP8, ``LayerNormLinear`` may not see that its input needs a gradient.
 
-    It takes the input of a TE module for one that needs no gradient (module/layernorm_linear.py), so that
-    directly the backward scales are not updated; a reentrant recompute, with an input of its own, does it.
+    It asks a view of it (module/layernorm_linear.py), and where a function of autograd returned the input, as
+    a view too, the answer is no: then no backward scale is updated. Directly that is so after a TE module
+    without FP8, but not in a reentrant recompute, whose inputs are its own; after one of torch's linears it
+    is so only if that stands in a reentrant region.
     """
     return isinstance(leaf, c.LayerNormLinear | c.MultiheadAttention | c.TransformerLayer)
 
@@ -60,6 +62,11 @@ def _enabled_somewhere(graph: c.Node) -> bool:
 def _te_runs_without_fp8(graph: c.Node) -> bool:
     casts = [node for node in c.walk(graph) if isinstance(node, c.Autocast) and node.enabled]
     return bool(casts) and any(_high_precision(graph, fp8=False))
+
+
+def _torch_linear_is_reentrant(graph: c.Node) -> bool:
+    regions = (node for node in c.walk(graph) if isinstance(node, c.Region) and node.use_reentrant)
+    return any(isinstance(node, c.TorchLinear) for region in regions for node in c.walk(region))
 
 
 def _high_precision(node: c.Node, *, fp8: bool) -> Iterator[bool]:
