@@ -250,8 +250,9 @@ def _pair(call: Call, events: list[Event]) -> Iterator[Violation]:
     pushed: dict[str, list[int]] = {}
     popped: dict[str, list[int]] = {}
     for event in events:
-        if event.meant and not event.delayed:
-            yield _unpaired(call, event.module, "ran without delayed scaling, inside an autocast that has it")
+        if event.meant is not None and event.meant != event.delayed:
+            how, has = ("without", "has") if event.meant else ("with", "has not")
+            yield _unpaired(call, event.module, f"ran {how} delayed scaling, where the case {has} it")
         if event.delayed and len(event.pushed if event.phase == 1 else event.popped) != 1:
             verb, numbers = ("pushed", event.pushed) if event.phase == 1 else ("popped", event.popped)
             yield _unpaired(call, event.module, f"{verb} {len(numbers)} snapshots in one forward, expected 1")

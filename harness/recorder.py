@@ -16,6 +16,8 @@ from harness.errors import HarnessFault
 from harness.trace import Call, Event, Phase, Trace
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import torch
     from torch.utils.hooks import RemovableHandle
 
@@ -36,7 +38,7 @@ class Recorder:
         self._next = 0
         self._hooks: list[RemovableHandle] = []
         self._watched = probe.fp8_modules(model.root)
-        self._meant = _meant_for_delayed_scaling(model, probe)
+        self._meant = dict(_meant_for_delayed_scaling(model, probe))
         for region in model.regions:
             for path, module in probe.fp8_modules(region.body):
                 name = f"region {region.number}" + (f": {path}" if path else "")
@@ -74,7 +76,7 @@ class Recorder:
                 delayed=delayed,
                 pushed=tuple(pushed),
                 popped=tuple(popped),
-                meant=id(module) in self._meant,
+                meant=self._meant.get(id(module)),
             )
         )
 
@@ -111,17 +113,16 @@ class Recorder:
             hook.remove()
 
 
-def _meant_for_delayed_scaling(model: Model, probe: Probe) -> frozenset[int]:
-    """Return the ids of the modules that must run under delayed scaling, by the case alone.
+def _meant_for_delayed_scaling(model: Model, probe: Probe) -> Iterator[tuple[int, bool]]:
+    """Yield the id of each module, and whether by the case alone it is to run under delayed scaling.
 
     Those are modules with parameters of their own: the others, as attention, quantize nothing by themselves.
     """
-    if not isinstance(model.case.recipe, c.DelayedScaling):
-        return frozenset()
-    modules = (module for leaf in model.in_fp8 for _, module in probe.fp8_modules(leaf))
-    return frozenset(
-        id(module) for module in modules if next(module.parameters(recurse=False), None) is not None
-    )
+    delayed = isinstance(model.case.recipe, c.DelayedScaling)
+    in_fp8 = {id(module) for leaf in model.in_fp8 for _, module in probe.fp8_modules(leaf)}
+    for _, module in probe.fp8_modules(model.root):
+        if next(module.parameters(recurse=False), None) is not None:
+            yield id(module), delayed and id(module) in in_fp8
 
 
 def _faults_told(hook: Callable[..., None]) -> Callable[..., None]:

@@ -54,8 +54,8 @@ class Event(msgspec.Struct, frozen=True):
 
     ``pushed`` and ``popped`` number the snapshots in the order in which they were pushed; -1 is one
     whose push was not seen.
-    ``delayed`` says that the module ran under delayed scaling, so that a snapshot is due; ``meant`` that by
-    the case it was to.
+    ``delayed`` says that the module ran under delayed scaling, so that a snapshot is due; ``meant`` whether
+    by the case it was to, None where the case does not tell.
     """
 
     region: int
@@ -66,7 +66,7 @@ class Event(msgspec.Struct, frozen=True):
     pushed: tuple[int, ...] = ()
     popped: tuple[int, ...] = ()
     context: str = ""
-    meant: bool = False
+    meant: bool | None = None
 
 
 class RunError(msgspec.Struct, frozen=True):

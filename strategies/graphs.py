@@ -71,7 +71,7 @@ _WRAPS: Final[list[tuple[int, Wrap]]] = [
     (8, Wrap(c.Residual)),
     *((3, Wrap(partial(c.GradMode, mode=mode))) for mode in grad_modes.ON),
     *((15, Wrap(partial(grad_modes.cut, mode), cuts=True)) for mode in grad_modes.CUTS),
-    *((3, Wrap(partial(_with_dropout, dropout))) for dropout in _DROPOUTS),
+    *((4, Wrap(partial(_with_dropout, dropout))) for dropout in _DROPOUTS),
 ]
 _AUTOCASTS: Final[list[tuple[int, Wrap]]] = [
     (6, Wrap(c.Autocast)),
@@ -79,10 +79,10 @@ _AUTOCASTS: Final[list[tuple[int, Wrap]]] = [
 ]
 
 _LAYOUTS: Final[st.SearchStrategy[Layout]] = weighted(
-    (66, "around"), (17, "each"), (10, "inside"), (7, "none")
+    (62, "around"), (16, "each"), (16, "inside"), (6, "none")
 )
 _PLACES: Final[st.SearchStrategy[Place]] = weighted(
-    (7, "after"), (8, "new region"), (5, "before"), (3, "beside"), (3, "outside"), (2, "outside as operation")
+    (7, "after"), (8, "new region"), (5, "before"), (3, "beside"), (3, "outside"), (3, "outside as operation")
 )
 _BODIES: Final[st.SearchStrategy[Callable[[c.Node], c.Node]]] = weighted(
     (88, _as_it_is), (6, c.Residual), *((3, partial(c.GradMode, mode=mode)) for mode in grad_modes.ON)
@@ -101,8 +101,19 @@ _BACKBONE: Final = weighted(
 """Rule a. What may come even before the opening: a frozen backbone in a reentrant region. Nothing in it needs
 a gradient, so it is not recomputed, and must push nothing. (A non-reentrant one pushes, and is never
 recomputed: measured in 2.20.2. And rule p may thaw a ``LayerNormLinear``.)"""
-_CLOSING: Final = rarely(20, recomputing(), otherwise=None)
+_CLOSING: Final = rarely(25, recomputing(), otherwise=None)
 """Rule s. What a graph may end with: a module that recomputes itself, outside every region."""
+_HEAD: Final = rarely(
+    10,
+    st.builds(c.Region, st.builds(c.LayerNormLinear, frozen=st.just(value=True), bias=st.booleans())),
+    otherwise=None,
+)
+"""What a graph without a closing may end with: a frozen head in a reentrant region. What leads in it depends
+on whether a module before it was taken for the first one of the autocast."""
+_TAIL: Final = rarely(
+    14, st.sampled_from([dropout for dropout in _DROPOUTS if dropout.training]), otherwise=None
+)
+"""Dropout after all else: draws between a region and its recompute, which no rewinding must lose."""
 
 
 @cache
@@ -175,8 +186,10 @@ def _graph(draw: st.DrawFn) -> Entrance:
     first: list[c.Node] = [] if opening is None or room < 1 else [opening]
     if first and backbone is not None and room > 1:
         first.insert(0, backbone)
-    closing = draw(_CLOSING)
-    last = [closing] if closing is not None and room > len(first) else []
+    closing, head, tail = draw(_CLOSING), draw(_HEAD), draw(_TAIL)
+    last: list[c.Node] = [node for node in (closing or head,) if node is not None and room > len(first)]
+    if tail is not None:
+        last.append(tail)
     if first or last:
         ends = [[c.Autocast(node) if layout == "each" else node for node in nodes] for nodes in (first, last)]
         graph = _chain([*ends[0], graph, *ends[1]])

@@ -23,7 +23,7 @@ _DELAYED: Final = rarely(
 
 
 _OTHERS: Final[st.SearchStrategy[c.Recipe]] = weighted(
-    (3, c.CurrentScaling()), (2, c.CurrentScaling(format="E4M3")), (3, c.HighPrecision())
+    (4, c.CurrentScaling()), (3, c.CurrentScaling(format="E4M3")), (3, c.HighPrecision())
 )
 
 
@@ -32,7 +32,7 @@ def _recipe(draw: st.DrawFn, is_delayed: st.SearchStrategy[bool]) -> c.Recipe:
     return draw(_DELAYED) if draw(is_delayed) else draw(_OTHERS)
 
 
-_RECIPES: Final = _recipe(weighted((3, True), (1, False)))
+_RECIPES: Final = _recipe(weighted((7, True), (3, False)))
 
 
 def delayed_scaling() -> st.SearchStrategy[c.DelayedScaling]:
@@ -45,7 +45,7 @@ def delayed_scaling() -> st.SearchStrategy[c.DelayedScaling]:
 
 
 def recipes() -> st.SearchStrategy[c.Recipe]:
-    """Draw a recipe, three out of four times delayed scaling, since only that one pushes snapshots.
+    """Draw a recipe, seven out of ten times delayed scaling, since only that one pushes snapshots.
 
     Shrinks towards the default ``DelayedScaling``.
     """

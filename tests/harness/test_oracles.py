@@ -53,7 +53,11 @@ def test_a_recompute_that_pops_its_own_push_is_paired() -> None:
         ([PUSH, Event(0, 0, 2, "region 0", True, (), (7,))], "popped snapshot [7], expected its own [0]"),
         ([Event(0, 0, 1, "region 0", True), POP], "pushed 0 snapshots in one forward"),
         ([PUSH, Event(0, 0, 2, "region 0", True)], "popped 0 snapshots in one forward"),
-        ([Event(0, 0, 1, "region 0", meant=True)], "ran without delayed scaling, inside an autocast"),
+        ([Event(0, 0, 1, "region 0", meant=True)], "ran without delayed scaling, where the case has"),
+        (
+            [Event(0, 0, 1, "region 0", True, (0,), (), meant=False)],
+            "ran with delayed scaling, where the case has not",
+        ),
     ],
 )
 def test_a_recompute_that_does_not_pop_its_own_push_is_reported(events: list[Event], message: str) -> None:
