@@ -20,12 +20,16 @@ Kind: TypeAlias = Literal["equivalent", "outside"]
 
 
 class Survivor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Why one mutant survives under one release of TE."""
+    """Why one mutant survives under one release of TE.
+
+    ``alike`` says that it changes both runs in the same way, which a campaign must see of the direct one.
+    """
 
     mutant: str
     release: str
     kind: Kind
     reason: str
+    alike: bool = False
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,6 +62,10 @@ def complaints(
                 found.append(f"{name}: explained as {known[name].kind}, and killed by {', '.join(trial.by)}")
         elif name not in known:
             found.append(f"{name}: {trial.outcome}, and not explained")
+        elif known[name].alike and not trial.changes_direct:
+            found.append(f"{name}: explained as changing both runs, and direct execution does not change")
+        elif known[name].kind == "equivalent" and trial.changes_direct:
+            found.append(f"{name}: explained as equivalent, and direct execution changes")
     found += [
         f"{name}: explained, and no mutant of this release" for name in sorted({*known} - {*all_mutants})
     ]

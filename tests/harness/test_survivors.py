@@ -41,6 +41,20 @@ def test_what_is_wrong_with_the_reasons_is_said(
     assert survivors.complaints({"a": trial}, known(tmp_path, *names), ["a"]) == [complaint]
 
 
+def test_direct_execution_changes_where_that_is_the_reason_and_not_under_an_equivalent(
+    tmp_path: Path,
+) -> None:
+    changed = Trial(mutant="a", outcome="survived", changes_direct=True)
+    alike = {"a": survivors.Survivor("a", "2.20.2", "outside", "it changes both.", alike=True)}
+    assert survivors.complaints({"a": changed}, alike, ["a"]) == []
+    assert survivors.complaints({"a": ALIVE}, alike, ["a"]) == [
+        "a: explained as changing both runs, and direct execution does not change"
+    ]
+    assert survivors.complaints({"a": changed}, known(tmp_path, "a"), ["a"]) == [
+        "a: explained as equivalent, and direct execution changes"
+    ]
+
+
 def test_reasons_of_another_release_are_not_this_ones(tmp_path: Path) -> None:
     file = tmp_path / "survivors.toml"
     file.write_text(ENTRY.format("a"))
