@@ -127,14 +127,15 @@ def _conclude(plan: Plan, outcome: Outcome, corpus: Path, json_file: Path | None
     """Save and show what came of a campaign, and return the exit code."""
     from harness import files, report
 
+    # Files first: whoever reads the output may stop reading.
     saved = {kind: _save(corpus, found) for kind, found in sorted(outcome.found.items())}
+    if json_file is not None:
+        files.write_new(json_file, report.campaign_json(plan, outcome, saved))
     if outcome.tally.drawn:
         report.summary(plan, outcome)
     for kind, path in saved.items():
         command = plan.target.replay_command(path) if path else None
         click.echo(f"\n{kind}\n{report.failure_text(outcome.found[kind], path, command)}")
-    if json_file is not None:
-        files.write_new(json_file, report.campaign_json(plan, outcome, saved))
     if outcome.fault is not None:
         _keep_faulty_case(plan, outcome, corpus)
         raise outcome.fault
@@ -306,9 +307,9 @@ def bisect(path: Path, good: str | None, bad: str | None, te_mode: str, json_fil
 
     rows = [row for (row,) in survey.judge([case], wanted, te_mode, tell)]
     found = bisection.changes(rows)
-    report.table((row.release, report.row_text(row)) for row in rows)
     if json_file is not None:
         files.write_new(json_file, report.bisect_json(case, te_mode, rows, found))
+    report.table((row.release, report.row_text(row)) for row in rows)
     bisection.check_ends(rows, good, bad)
     bisection.check_judged(rows)
     click.echo("\n".join(report.change_lines(rows, found)))

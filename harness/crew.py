@@ -44,6 +44,7 @@ class Crew:
         self._employer = employer
         self._at: dict[Connection, BaseProcess] = {}
         self._heard: dict[Connection, float] = {}
+        self._listened = time.monotonic()
 
     @property
     def busy(self) -> bool:
@@ -65,9 +66,14 @@ class Crew:
 
     def listen(self) -> None:
         """Wait a moment for what the workers say, and pass it on."""
+        away = time.monotonic() - self._listened
+        if away > _PATIENCE_SECONDS:
+            # This process was stopped, and with it perhaps the workers: that silence is not theirs.
+            self._heard = {worker: heard + away for worker, heard in self._heard.items()}
         for worker in cast("list[Connection]", wait(list(self._at), _TICK_SECONDS)):
             if worker in self._at:
                 self._hear(worker)
+        self._listened = time.monotonic()
 
     def tell(self, worker: Connection, message: Any) -> None:
         """Send a worker a message."""

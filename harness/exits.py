@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -47,17 +48,28 @@ class Group(click.Group):
             told = f"{error.name} is not installed: install this package with what it depends on."
             code = complain(told, CannotRunHere.exit_code)
         except OSError as error:
-            if error.filename is None:
-                raise
-            code = complain(f"{error.filename!s:.200}: {error.strerror}; give another path.", USAGE)
-        except _NobodyReadsError:
-            # Python would try once more at its end, and complain.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            code = _complain_of_system(error)
+        except (_NobodyReadsError, SystemExit):
+            # Rich, too, ends the process where a pipe is broken; nothing else here does.
+            _write_nothing_more()
             code = _SIGPIPE
         except BaseException:  # whatever else goes wrong is a fault of the harness, and is to be seen whole
             traceback.print_exc()
             code = FAULT
         sys.exit(code or HELD)
+
+
+def _complain_of_system(error: OSError) -> int:
+    if error.filename is not None:
+        return complain(f"{error.filename!s:.200}: {error.strerror}; give another path.", USAGE)
+    if error.errno == errno.ENOSPC:
+        # What is still unwritten would fail once more at Python's end.
+        _write_nothing_more()
+    return complain(f"{error.strerror or error}: make room, or give another path.", CannotRunHere.exit_code)
+
+
+def _write_nothing_more() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def complain(message: str, code: int) -> int:

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import secrets
+import tempfile
 from pathlib import Path
 
 from harness.errors import CannotRunHere, HarnessError, InvalidInput
@@ -25,7 +26,13 @@ def cache_folder() -> Path:
     """Return the folder for what can be fetched or made again; it need not be there."""
     given = Path(os.environ.get("XDG_CACHE_HOME", ""))
     # The standard has a relative path, and an empty one, ignored.
-    return (given if given.is_absolute() else Path.home() / ".cache") / "te-harness"
+    if given.is_absolute():
+        return given / "te-harness"
+    try:
+        return Path.home() / ".cache" / "te-harness"
+    except RuntimeError:
+        # A user without a home, as in some containers.
+        return Path(tempfile.gettempdir()) / f"te-harness-{os.getuid()}"
 
 
 def read(path: Path, limit: int) -> bytes:
@@ -59,14 +66,18 @@ def quoted(text: object) -> str:
     return line if len(line) <= _LONGEST_LINE else line[: _LONGEST_LINE - 3] + "..."
 
 
-def check_free(path: Path) -> None:
+def check_free(*paths: Path | None) -> None:
     """Raise ``InvalidInput`` where ``write_new`` would surely fail: before the work, not after it."""
-    if path.exists():
-        raise _taken(path)
-    if not path.parent.is_dir():
-        raise InvalidInput(f"{path}: there is no folder {path.parent}; make it first.")
-    if not os.access(path.parent, os.W_OK):
-        raise InvalidInput(f"{path}: the folder {path.parent} cannot be written to.")
+    given = [path for path in paths if path is not None]
+    for path in given:
+        if path.exists():
+            raise _taken(path)
+        if not path.parent.is_dir():
+            raise InvalidInput(f"{path}: there is no folder {path.parent}; make it first.")
+        if not os.access(path.parent, os.W_OK):
+            raise InvalidInput(f"{path}: the folder {path.parent} cannot be written to.")
+    if len({path.resolve() for path in given}) < len(given):
+        raise InvalidInput(f"{given[0]}: two reports cannot be one file; give each a name of its own.")
 
 
 def check_folder(folder: Path) -> None:

@@ -31,8 +31,7 @@ def museum(corpus: Path, json_file: Path | None, markdown_file: Path | None) -> 
 
     bugs = exhibits.load()
     cases = exhibits.load_cases(bugs, corpus)
-    for path in filter(None, (json_file, markdown_file)):
-        files.check_free(path)
+    files.check_free(json_file, markdown_file)
 
     def tell(rows: Rows) -> None:
         violated = sum(row.status == "violated" for row in rows)
@@ -44,11 +43,11 @@ def museum(corpus: Path, json_file: Path | None, markdown_file: Path | None) -> 
         raise CannotRunHere(f"no case was judged; {surveyed[-1][0].release}: {surveyed[-1][0].reason}")
     found = {(bug.id, row.release): row for rows in surveyed for bug, row in zip(bugs, rows, strict=True)}
     differences = exhibits.differences(bugs, found)
-    click.echo("\n".join([*reports.table_lines(bugs, found), *reports.difference_lines(differences)]))
     if json_file is not None:
         files.write_new(json_file, reports.museum_json(bugs, cases, found, differences))
     if markdown_file is not None and not differences:
         files.write_new(markdown_file, reports.markdown(bugs, cases).encode())
+    click.echo("\n".join([*reports.table_lines(bugs, found), *reports.difference_lines(differences)]))
     for difference in differences:
         # No verdict is no finding: of a case that could not be judged it is not known how it does.
         if not difference.found.judged:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from harness.trial import Finished
 
 _DEFAULT_CASES = 500
+_MOST_CASES = 100_000
 _OF_TE = ("named:*", "pytorch/*")
 
 
@@ -45,7 +46,9 @@ def mutants(patterns: tuple[str, ...], *, diff: bool) -> int:
 @click.option(
     "--sample", type=click.IntRange(min=1), help="Only about so many, spread evenly, and those with names."
 )
-@click.option("--cases", type=click.IntRange(min=1), default=_DEFAULT_CASES, help="Cases to try each on.")
+@click.option(
+    "--cases", type=click.IntRange(1, _MOST_CASES), default=_DEFAULT_CASES, help="Cases to try each on."
+)
 @click.option("--seed", type=SEED, default=0, help="Which cases these are.")
 @click.option("--workers", callback=number_or_auto, default="auto", help="Processes, or auto: one per core.")
 @click.option("--json", "json_file", type=PATH, help="A new file for the whole report.")
@@ -75,8 +78,7 @@ def sensitivity(
     from harness.mutants import mutants as all_mutants
     from harness.workers import default_workers
 
-    for path in filter(None, (json_file, markdown_file)):
-        files.check_free(path)
+    files.check_free(json_file, markdown_file)
     backends.choose("cpu")
     known = survivors.load(backends.te_version())
     started = time.monotonic()
@@ -93,17 +95,18 @@ def sensitivity(
         )
         outcome, journal = _run(plan)
     complaints = survivors.complaints(outcome.trials, known, all_mutants())
+    # Where it was interrupted no report is written: the same command goes on, and finds its files free.
+    if json_file is not None and (outcome.fault is not None or not outcome.interrupted):
+        files.write_new(json_file, reports.campaign_json(plan, outcome, known, complaints))
+    if markdown_file is not None and outcome.fault is None and not outcome.interrupted:
+        files.write_new(markdown_file, reports.markdown(plan, outcome, known).encode())
     reports.summary(plan, outcome, known, time.monotonic() - started)
     for complaint in complaints:
         click.echo(complaint)
-    if json_file is not None:
-        files.write_new(json_file, reports.campaign_json(plan, outcome, known, complaints))
     if outcome.fault is not None:
         raise outcome.fault
     if outcome.interrupted:
         return INTERRUPTED
-    if markdown_file is not None:
-        files.write_new(markdown_file, reports.markdown(plan, outcome, known).encode())
     if journal is not None:
         # Only now: what was found is where the user wants it.
         journal.forget()
@@ -134,6 +137,7 @@ def _run(plan: Plan) -> tuple[Outcome, Journal[Finished]]:
         campaigns.DOMAIN,
         plan.seed,
         plan.cases,
+        plan.mutants,
         backends.te_version(),
         versions,
         code_digest(),

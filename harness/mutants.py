@@ -175,7 +175,7 @@ def _functions(file: str) -> list[tuple[str, Function]]:
     """Return the functions of a file and the methods of its classes, with the class's name before the dot."""
     if not source(file).exists():
         return []
-    tree = ast.parse(source(file).read_text())
+    tree = ast.parse(source(file).read_text(encoding="utf-8"))
     found: list[tuple[str, Function]] = []
     for node in tree.body:
         if isinstance(node, ast.FunctionDef):

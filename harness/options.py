@@ -13,12 +13,15 @@ import click
 from harness import releases
 from harness.te_mode import is_te_mode
 
+_DIGITS = 6
+"""Of a number of workers, at most."""
+
 
 def number_or_auto(_context: click.Context, _parameter: click.Parameter, value: str) -> int | None:
     """Return a number of workers; None stands for ``auto``."""
     if value == "auto":
         return None
-    if not value.isdecimal() or int(value) < 1:
+    if not value.isdecimal() or len(value) > _DIGITS or int(value) < 1:
         raise click.BadParameter(f"{value!r} is neither auto nor a number from 1 on.")
     return int(value)
 

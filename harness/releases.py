@@ -99,13 +99,13 @@ def _complete(folder: Path) -> bool:
         return False
     try:
         with records[0].open(newline="", encoding="utf-8") as rows:
-            listed = [(name, size) for name, _, size in csv.reader(rows)]
+            listed = [(name, int(size) if size else None) for name, _, size in csv.reader(rows)]
     except (ValueError, csv.Error):
         return False
     return any(name == "transformer_engine/__init__.py" for name, _ in listed) and all(
-        (folder / name).is_file() and (folder / name).stat().st_size == int(size)
+        (folder / name).is_file() and (folder / name).stat().st_size == size
         for name, size in listed
-        if size
+        if size is not None
     )
 
 

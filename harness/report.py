@@ -64,7 +64,7 @@ def replay_lines(saved: SavedCase, verdict: Verdict) -> list[str]:
     if verdict.direct_error is not None and not violations:
         error = verdict.direct_error
         lines.append(printable(f"  both runs raised {error.type} in step {error.step}: little was compared"))
-    if violations and saved.where:
+    if saved.where and (violations or saved.seen.violations):
         lines.append(printable(f"  first seen with {_pairs(saved.where)}"))
     if violations and saved.why:
         lines.append(printable(f"  kept because: {saved.why}"))

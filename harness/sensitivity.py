@@ -8,6 +8,7 @@ other oracle objects to in any case.
 from __future__ import annotations
 
 import functools
+import signal
 from collections.abc import Callable, Iterable
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,9 @@ _LONGEST_CASE_SECONDS = 60.0
 """A case takes tens of milliseconds; one that takes this long does not end."""
 
 _SURVEYED_AT_ONCE = 25
+
+_SPARED = 3
+"""Workers of a campaign that may be killed from outside before it ends."""
 
 _CANDIDATES = 10
 """How many mutants are looked at, for each oracle, to find one that it alone objects to."""
@@ -133,6 +137,7 @@ class _Supervisor:
         self._waiting: list[Connection] = []
         self._at_work: dict[Connection, tuple[Task, int]] = {}
         self._fresh: set[Connection] = set()
+        self._spared = _SPARED
         self._tasks: list[Task] = _surveys(plan.cases)
         for finished in done:
             self._note(finished)
@@ -174,10 +179,23 @@ class _Supervisor:
     def bury(self, worker: Connection, exit_code: int | None) -> None:
         """Take note that a worker has died: of the mutant that it was trying."""
         task, _ = self._at_work.get(worker, (None, 0))
-        if task is not None and self.outcome.fault is None:
+        if self.outcome.fault is None and exit_code == -signal.SIGKILL and self._spared:
+            # No mutant kills its process so: memory ran out, or somebody did it. It is tried once more.
+            self._spared -= 1
+            self._forget(worker)
+            if task is not None:
+                self._tasks.insert(0, task)
+            self.crew.start(1)
+        elif task is not None and self.outcome.fault is None and exit_code != -signal.SIGKILL:
             self._lost(worker, "crash", dead=True)
         elif self.outcome.fault is None:
             self.outcome.fault = HarnessFault(obituary(exit_code))
+
+    def _forget(self, worker: Connection) -> None:
+        self._fresh.discard(worker)
+        self._at_work.pop(worker, None)
+        if worker in self._waiting:
+            self._waiting.remove(worker)
 
     # --- Tasks ---
 

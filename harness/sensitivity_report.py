@@ -71,6 +71,7 @@ def statistics_of(trials: Mapping[str, Trial], known: Mapping[str, Survivor]) ->
 def summary(plan: Plan, outcome: Outcome, known: Mapping[str, Survivor], seconds: float) -> None:
     """Print what came of a campaign."""
     numbers = statistics_of(outcome.trials, known)
+    median, worst = _median(numbers), numbers.worst_case
     console = Console()
     for row in _oracle_rows(outcome):
         console.print("  ".join(f"{cell:<22}" for cell in row), markup=False, highlight=False, soft_wrap=True)
@@ -78,10 +79,10 @@ def summary(plan: Plan, outcome: Outcome, known: Mapping[str, Survivor], seconds
     rows = {
         "mutants": f"{numbers.mutants} of {len(plan.mutants)}",
         "cases": f"{plan.cases} of the domain {DOMAIN}, seed {plan.seed}",
-        "killed": f"{numbers.killed}; median case {numbers.median_case}, worst {numbers.worst_case}",
+        "killed": str(numbers.killed) + (f"; median case {median}, worst {worst}" if numbers.killed else ""),
         "survived": f"{numbers.equivalent} equivalent, {numbers.outside} outside the domain,"
         f" {numbers.unexplained} unexplained",
-        "TE": f"{outcome.where.get('transformer_engine')}, on the {outcome.where.get('backend')} backend",
+        "TE": f"{te_version()}, on the cpu backend",
         "time": f"{seconds:.0f} s, {plan.workers} workers",
     }
     if outcome.interrupted:
@@ -154,17 +155,41 @@ def load(path: Path) -> tuple[Plan, Outcome]:
 # --- Markdown ----------------------------------------------------------------------------------------
 
 
+_LEGEND = [
+    "Small faults, mutants, planted one at a time in the code that serves recomputation, and what becomes",
+    "of each: killed by the first case that fails, or not, and why. A mutant is equivalent where no case",
+    "can tell it from the code, and outside where only cases could that the contract does not have. This",
+    "page is written by `te-harness sensitivity --markdown`; the reasons stand in `harness/survivors.toml`.",
+    "The rules that they name are the contract's, listed in `strategies/domains.py`.",
+    "",
+    "A mutant is named by file, function, operator and a number that counts within the function;",
+    "`te-harness mutants ID --diff` shows it. Operators: `delete` a statement, `negate` a condition, `flip`",
+    "a constant, `andor` exchanged, a `clone` or a context of a `with` dropped, `swap` two arguments; `pop`",
+    "and `append` take from or add to the other end of a queue.",
+]
+_LEGEND_OF_ORACLES = [
+    "The case is the number of the first of all drawn cases that fails under the mutant; every oracle that",
+    "objects to it is counted, so the column adds up to more than the kills. An oracle is alone where no",
+    "other objects to any of the cases; one such mutant is named. Some ways to be killed are no oracles:",
+    "`direct run`, the mutant raises even without a checkpoint, which no case of the contract does;",
+    "`fault`, it breaks what the harness needs of TE to judge; `start`, the correction cannot be applied.",
+]
+
+
+def _median(numbers: Statistics) -> str:
+    return "-" if numbers.median_case is None else f"{numbers.median_case:g}"
+
+
 def markdown(plan: Plan, outcome: Outcome, known: Mapping[str, Survivor]) -> str:
     """Return a page for the documents: the campaign in numbers, by oracle, and mutant by mutant."""
     numbers = statistics_of(outcome.trials, known)
     where = outcome.where
-    median = "-" if numbers.median_case is None else f"{numbers.median_case:g}"
+    median = _median(numbers)
+    of_correction = all(mutants()[name].in_correction for name in plan.mutants)
     lines = [
-        "# Sensitivity",
+        "# Sensitivity to faults of " + ("the correction" if of_correction else "Transformer Engine"),
         "",
-        "Small faults planted one at a time, and what becomes of each: killed by the first case that fails,",
-        "or not, and why. This page is written by `te-harness sensitivity --markdown`; the reasons stand in",
-        "`harness/survivors.toml`.",
+        *_LEGEND,
         "",
         f"Transformer Engine {where.get('transformer_engine')}, {plan.cases} cases of the domain"
         f" {DOMAIN}, seed {plan.seed}, torch {where.get('torch')}, {where.get('backend')} backend.",
@@ -174,8 +199,7 @@ def markdown(plan: Plan, outcome: Outcome, known: Mapping[str, Survivor]) -> str
         f"| {numbers.mutants} | {numbers.killed} | {numbers.equivalent} | {numbers.outside} |"
         f" {numbers.unexplained} | {median} | {numbers.worst_case} |",
         "",
-        "The case is the number of the first of all drawn cases that fails under the mutant. An oracle is",
-        "alone where no other objects to any of the cases.",
+        *_LEGEND_OF_ORACLES,
         "",
         *_markdown_table(_oracle_rows(outcome)),
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from multiprocessing.connection import Connection
 
@@ -32,9 +33,21 @@ def work(connection: Connection) -> None:
                 connection.send(Done(Sole(task.mutant, {"outputs": 3}), tainted=False))
 
 
+class Deaf:
+    """An employer who takes no note of anything."""
+
+    def hear(self, worker: Connection, message: object) -> None:
+        """Take no note."""
+
+    def bury(self, worker: Connection, exit_code: int | None) -> None:
+        """Take no note."""
+
+
 def _misbehave(mutant: str, connection: Connection, tried: int) -> None:
     if "__enter__" in mutant:
         os._exit(17)
+    if "get_activation" in mutant:
+        os.kill(os.getpid(), signal.SIGKILL)
     if "use_reentrant" in mutant:
         time.sleep(60)
     if "__exit__" in mutant and tried:

@@ -328,3 +328,31 @@ def test_a_reader_that_leaves_is_no_violation() -> None:
     )
     assert (done.returncode, done.stderr) == (141, "")
     assert done.stdout.startswith("named:guard-reverted")
+
+
+@pytest.mark.parametrize(
+    ("ending", "code"),
+    [
+        pytest.param("> /dev/full", 125, id="full disk"),
+        pytest.param("| true; exit ${PIPESTATUS[0]}", 141, id="closed pipe"),
+    ],
+)
+def test_output_that_cannot_be_written_ends_in_a_line_and_loses_no_report(
+    tmp_path: Path, ending: str, code: int
+) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    report = tmp_path / "report.json"
+    command = f"{shlex.quote(sys.executable)} -m harness fuzz --backend cpu --cases 2 --workers 1 --seed 1"
+    done = subprocess.run(  # noqa: S602 - a shell is what makes the pipe
+        f"{command} --json {shlex.quote(str(report))} {ending}",
+        shell=True,
+        executable="/bin/bash",
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    assert report.exists()

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -61,3 +64,31 @@ def test_a_mutant_is_tried_reported_and_shown_again(tmp_path: Path) -> None:
     shown = command(tmp_path, "sensitivity", "--from", str(report), "--markdown", str(again))
     assert shown.returncode == 0, shown.stderr
     assert again.read_text() == page.read_text()
+
+
+@pytest.mark.emulation
+def test_an_interrupted_campaign_leaves_its_files_free_and_goes_on(tmp_path: Path) -> None:
+    report = tmp_path / "a.json"
+    words = ("sensitivity", "--mutants", "pytorch/distributed.py:checkpoint:*", "--cases", "20")
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    started = [sys.executable, "-m", "harness", *words, "--json", str(report)]
+    with subprocess.Popen(started, stdout=subprocess.PIPE, text=True, env=environment) as campaign:  # noqa: S603
+        journals = tmp_path / "cache" / "te-harness" / "sensitivity"
+        while campaign.poll() is None and not any(p.stat().st_size > 1 for p in journals.glob("*.jsonl")):
+            time.sleep(0.1)
+        campaign.send_signal(signal.SIGINT)
+        told, _ = campaign.communicate(timeout=60)
+    assert campaign.returncode == 130
+    assert "the same command goes on" in told
+    assert not report.exists()
+    (journal,) = journals.glob("*.jsonl")
+
+    other = command(tmp_path, "sensitivity", "--mutants", "named:guard-reverted", "--cases", "20")
+    assert other.returncode == 0
+    assert journal.exists(), "another campaign's end takes nothing from it"
+
+
+def test_two_reports_are_two_files(tmp_path: Path) -> None:
+    path = str(tmp_path / "x")
+    done = command(tmp_path, "sensitivity", "--cases", "20", "--json", path, "--markdown", path)
+    assert (done.returncode, "two reports cannot be one file" in done.stderr) == (2, True)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import time
+
 import pytest
 
-from harness import sensitivity
+from harness import crew, sensitivity
 from harness.errors import HarnessFault
 from harness.sensitivity import Outcome, Plan
 from harness.trial import Finished, Trial
@@ -14,6 +17,7 @@ FILE = "pytorch/distributed.py:"
 PLAIN = FILE + "in_fp8_activation_recompute_phase:delete:0"
 CRASHES = FILE + "activation_recompute_forward.__enter__:delete:0"
 HANGS = FILE + "use_reentrant_activation_recompute:delete:0"
+KILLED = FILE + "get_activation_recompute_contexts:delete:0"
 TAINTS = FILE + "activation_recompute_forward.__exit__:delete:1"
 BREAKS = FILE + "has_te_modules:delete:0"
 
@@ -47,6 +51,31 @@ def test_a_mutant_that_does_not_end_is_killed_by_that(monkeypatch: pytest.Monkey
         HANGS: ("hang",),
         PLAIN: ("outputs",),
     }
+
+
+def test_a_worker_killed_from_outside_is_no_kill_of_its_mutants() -> None:
+    outcome, kept = run(KILLED, PLAIN)
+    assert "signal 9" in str(outcome.fault)
+    assert KILLED not in outcome.trials
+    assert KILLED not in {finished.mutant for finished in kept}
+
+
+def test_a_campaign_that_was_stopped_for_a_while_takes_no_worker_for_a_hanging_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = itertools.count(step=0.01)
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    workers = crew.Crew(staged_workers.work, staged_workers.Deaf())
+    workers.start(1)
+    try:
+        workers.listen()
+        clock = itertools.count(start=100.0, step=0.01)
+        workers.listen()
+        assert workers.silent_for(60.0) == []
+        clock = itertools.count(start=104.0, step=0.01)
+        assert workers.silent_for(3.0) != [], "a pause that is no stop counts"
+    finally:
+        workers.end()
 
 
 def test_what_a_tainted_process_saw_is_believed_only_of_a_fresh_one() -> None:
