@@ -6,10 +6,11 @@ and number alone, however many workers share the chunks. A chunk is drawn in rou
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 import hypothesis
@@ -42,6 +43,9 @@ _MOST_ROUNDS = 1_000
 
 _DRAWS_PER_CASE = 3
 """Room for draws that repeat a case: those are not judged again."""
+
+_SHRUNK_ROUNDS = 3
+"""Rounds in which a kind of failure is shrunk, where it came in so many."""
 
 _PRIMARY = (
     "same errors", "FIFO drained", "pairing", "recompute count", "global state", "FP8 state", "outputs",
@@ -153,7 +157,8 @@ def run_chunk(
             domain that is valid by construction may do, and which would let the case hold for nothing.
     """
     kinds: dict[str, str | None] = {}
-    first: dict[str, Failure] = {}
+    # Of each kind, the smallest failure of each round.
+    found: dict[str, dict[int, Failure]] = {}
 
     def draw(case: c.Case) -> None:
         if len(kinds) == goal or (deadline is not None and time.monotonic() > deadline):
@@ -175,36 +180,50 @@ def run_chunk(
         observe(case, verdict)
         kind = kinds[fingerprint] = kind_of(verdict)
         if kind is not None:
-            first.setdefault(kind, Failure(kind, case, verdict))
+            failures = found.setdefault(kind, {})
+            failure = Failure(kind, case, verdict)
+            failures[round_seed] = min(failures.get(round_seed, failure), failure, key=_size)
 
-    for round_seed in _rounds(seed, cases):
+    for round_seed in rounds_of(seed, cases):
         if len(kinds) < cases:
             goal = min(len(kinds) + ROUND, cases)
             _run(draw, strategy, round_seed)
-    return [shrink(judge, strategy, seed, cases, first[kind], kinds) for kind in sorted(first)]
+    return [_shrink_kind(judge, strategy, failures, kinds) for _, failures in sorted(found.items())]
+
+
+def _shrink_kind(
+    judge: Judge,
+    strategy: SearchStrategy[c.Case],
+    failures: dict[int, Failure],
+    known: dict[str, str | None],
+) -> Failure:
+    """Shrink one kind of failure, given the smallest of each round in which it came."""
+    # One that is small already may lead where a large one does not.
+    rounds = sorted(failures, key=lambda number: _size(failures[number]))[:_SHRUNK_ROUNDS]
+    return shrink(judge, strategy, rounds, failures[rounds[0]], known, enough=len(rounds))
 
 
 def shrink(
     judge: Judge,
     strategy: SearchStrategy[c.Case],
-    seed: int,
-    cases: int,
+    rounds: Iterable[int],
     failure: Failure,
     known: dict[str, str | None],
     kind: Callable[[Verdict], str | None] = kind_of,
     most: int | None = None,
+    enough: int = 1,
 ) -> Failure:
     """Return the smallest case found that fails in the same way.
 
     Args:
         judge: judges a case.
         strategy: the domain.
-        seed: that of the chunk in which the case failed.
-        cases: how many the chunk has.
+        rounds: the seeds of the rounds in which to look for it.
         failure: what to shrink.
         known: the kinds of the cases judged so far, by fingerprint; what is judged here is added.
         kind: tells the kind of a failure from the verdict.
         most: how many cases to judge at most; None for no limit.
+        enough: in how many rounds, of those where it is met, to shrink it.
     """
     smallest = failure
     judged = 0
@@ -223,16 +242,16 @@ def shrink(
             return
         known[fingerprint] = kind(verdict)
         if known[fingerprint] == failure.kind:
-            smallest = min(smallest, Failure(failure.kind, case, verdict), key=lambda f: size_of(f.case))
+            smallest = min(smallest, Failure(failure.kind, case, verdict), key=_size)
             raise Violated(failure.kind)
 
-    for round_seed in _rounds(seed, cases):
-        if _run(fail, strategy, round_seed):
-            break
+    met = (round_seed for round_seed in rounds if _run(fail, strategy, round_seed))
+    for _ in itertools.islice(met, enough):
+        pass
     return smallest
 
 
-def _rounds(seed: int, cases: int) -> Iterator[int]:
+def rounds_of(seed: int, cases: int) -> Iterator[int]:
     """Yield the seeds of a chunk's rounds: twice as many as are needed where no round repeats a case."""
     for number in range(2 * math.ceil(cases / ROUND)):
         yield seed * _MOST_ROUNDS + number
@@ -284,3 +303,7 @@ def size_of(case: c.Case) -> tuple[int, bytes]:
     """Return what orders cases from small to large: their JSON, by length first."""
     encoded = c.encode(case)
     return len(encoded), encoded
+
+
+def _size(failure: Failure) -> tuple[int, bytes]:
+    return size_of(failure.case)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness import case as c
-from harness.campaign import Failure, JudgingFault, chunks, shrink
+from harness.campaign import Failure, JudgingFault, chunks, rounds_of, shrink
 from harness.errors import HarnessError, HarnessFault
 from harness.execute import Inputs
 from harness.mutants import find
@@ -184,8 +184,9 @@ class Court:
             return session.judge(case)
 
         try:
+            rounds = rounds_of(seed, size)
             found = shrink(
-                judge, self._cases.strategy, seed, size, failure, known, kind=_killed, most=_SHRINK_AT_MOST
+                judge, self._cases.strategy, rounds, failure, known, kind=_killed, most=_SHRINK_AT_MOST
             )
         except JudgingFault:
             # A smaller case is a comfort; that there is one that fails is what counts.
