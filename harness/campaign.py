@@ -6,7 +6,6 @@ and number alone, however many workers share the chunks. A chunk is drawn in rou
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
 from collections import Counter
@@ -44,7 +43,7 @@ _MOST_ROUNDS = 1_000
 _DRAWS_PER_CASE = 3
 """Room for draws that repeat a case: those are not judged again."""
 
-_SHRUNK_ROUNDS = 3
+SHRUNK_ROUNDS = 3
 """Rounds in which a kind of failure is shrunk, where it came in so many."""
 
 _PRIMARY = (
@@ -199,8 +198,11 @@ def _shrink_kind(
 ) -> Failure:
     """Shrink one kind of failure, given the smallest of each round in which it came."""
     # One that is small already may lead where a large one does not.
-    rounds = sorted(failures, key=lambda number: _size(failures[number]))[:_SHRUNK_ROUNDS]
-    return shrink(judge, strategy, rounds, failures[rounds[0]], known, enough=len(rounds))
+    rounds = sorted(failures, key=lambda number: _size(failures[number]))[:SHRUNK_ROUNDS]
+    smallest = failures[rounds[0]]
+    for round_seed in rounds:
+        smallest = shrink(judge, strategy, [round_seed], smallest, known)
+    return smallest
 
 
 def shrink(
@@ -211,19 +213,18 @@ def shrink(
     known: dict[str, str | None],
     kind: Callable[[Verdict], str | None] = kind_of,
     most: int | None = None,
-    enough: int = 1,
 ) -> Failure:
-    """Return the smallest case found that fails in the same way.
+    """Return the smallest case found that fails in the same way, in the first round that has one.
 
     Args:
         judge: judges a case.
         strategy: the domain.
-        rounds: the seeds of the rounds in which to look for it.
-        failure: what to shrink.
+        rounds: the seeds of the rounds in which to look for it; an iterator keeps the rest for
+            another call.
+        failure: what to shrink, and the smallest so far.
         known: the kinds of the cases judged so far, by fingerprint; what is judged here is added.
         kind: tells the kind of a failure from the verdict.
         most: how many cases to judge at most; None for no limit.
-        enough: in how many rounds, of those where it is met, to shrink it.
     """
     smallest = failure
     judged = 0
@@ -245,9 +246,9 @@ def shrink(
             smallest = min(smallest, Failure(failure.kind, case, verdict), key=_size)
             raise Violated(failure.kind)
 
-    met = (round_seed for round_seed in rounds if _run(fail, strategy, round_seed))
-    for _ in itertools.islice(met, enough):
-        pass
+    for round_seed in rounds:
+        if _run(fail, strategy, round_seed):
+            break
     return smallest
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness import case as c
-from harness.campaign import Failure, JudgingFault, chunks, rounds_of, shrink
+from harness.campaign import SHRUNK_ROUNDS, Failure, JudgingFault, chunks, rounds_of, shrink
 from harness.errors import HarnessError, HarnessFault
 from harness.execute import Inputs
 from harness.mutants import find
@@ -183,15 +183,17 @@ class Court:
             self._on_case(number)
             return session.judge(case)
 
-        try:
-            rounds = rounds_of(seed, size)
-            found = shrink(
-                judge, self._cases.strategy, rounds, failure, known, kind=_killed, most=_SHRINK_AT_MOST
-            )
-        except JudgingFault:
-            # A smaller case is a comfort; that there is one that fails is what counts.
-            return failure.case
-        return found.case
+        # The rounds are gone through once: each attempt goes on with the next round that has a failing case.
+        rounds = rounds_of(seed, size)
+        with contextlib.suppress(JudgingFault):
+            for _ in range(SHRUNK_ROUNDS):
+                failure = shrink(
+                    judge, self._cases.strategy, rounds, failure, known, kind=_killed, most=_SHRINK_AT_MOST
+                )
+                if _is_smallest(failure.case):
+                    break
+        # A smaller case is a comfort; that there is one that fails is what counts.
+        return failure.case
 
     def _changes_direct(self, name: str, numbers: Sequence[int]) -> bool:
         chosen = numbers[:: max(1, len(numbers) // _COMPARED)][:_COMPARED]
@@ -216,6 +218,12 @@ def objectors(verdict: Verdict) -> tuple[How, ...]:
     if not by and verdict.direct_error is not None:
         return ("direct run",)
     return by
+
+
+def _is_smallest(case: c.Case) -> bool:
+    """Tell whether a case has one module and one iteration."""
+    iterations = sum(isinstance(step, c.Forward) for step in case.schedule)
+    return len(c.modules(case)) == iterations == 1
 
 
 def _killed(verdict: Verdict) -> str | None:
