@@ -32,10 +32,11 @@ from hypothesis import strategies as st
 
 from harness import case as c
 from harness.validity import ROWS_OF_TWO_GROUPS, dropout_of
-from strategies import grad_modes
+from strategies.grad_modes import evaluations_of
 from strategies.graphs import graphs
 from strategies.modules import ATTENTION
 from strategies.recipes import recipes
+from strategies.regions import torch_linears_recomputed_together
 from strategies.schedules import schedules
 from strategies.weights import PLACES, rarely, weighted
 
@@ -76,8 +77,11 @@ def _contract(draw: st.DrawFn) -> c.Case:
     rows = draw(_ROWS)
     leaves = [node for node in c.walk(graph) if isinstance(node, c.Module)]
     linears = any(isinstance(leaf, c.TorchLinear) for leaf in leaves)
+    # Rule q: torch's autocast casts a leaf once for all that use it, and the input of a reentrant recompute
+    # is a leaf: its gradients are then summed in bfloat16, those of direct execution in float32.
+    shares_casts = torch_linears_recomputed_together(graph) > 1
     torch_autocast = draw(_TORCH_AUTOCAST_OF_LINEARS if linears else _TORCH_AUTOCAST) and not (
-        _shares_casts(graph) or _recomputes_itself(leaves)
+        shares_casts or _recomputes_itself(leaves)
     )
     usual = torch_autocast or isinstance(recipe, c.DelayedScaling)
     return c.Case(
@@ -86,7 +90,7 @@ def _contract(draw: st.DrawFn) -> c.Case:
             schedules(
                 [leaf.training for leaf in leaves],
                 mode_sensitive=[number for number, leaf in enumerate(leaves) if dropout_of(leaf) > 0],
-                evaluations=grad_modes.evaluations_of(graph),
+                evaluations=evaluations_of(graph),
             )
         ),
         recipe=recipe,
@@ -104,16 +108,6 @@ def _contract(draw: st.DrawFn) -> c.Case:
 def _has_groups(leaves: list[c.Leaf]) -> bool:
     """Tell whether a module splits the rows into groups, and so needs more of them."""
     return any(isinstance(leaf, c.GroupedLinear) and leaf.groups > 1 for leaf in leaves)
-
-
-def _shares_casts(graph: c.Node) -> bool:
-    """Tell whether a reentrant region has more than one of torch's linears.
-
-    Rule q: torch's autocast casts a leaf once for all that use it, and the input of a reentrant recompute is
-    a leaf: its gradients are then summed in bfloat16, those of direct execution in float32.
-    """
-    regions = (node for node in c.walk(graph) if isinstance(node, c.Region) and node.use_reentrant)
-    return any(sum(isinstance(node, c.TorchLinear) for node in c.walk(region)) > 1 for region in regions)
 
 
 def _recomputes_itself(leaves: list[c.Leaf]) -> bool:

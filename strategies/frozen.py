@@ -13,6 +13,7 @@ import msgspec
 from harness import case as c
 from strategies.grad_modes import enables_gradients
 from strategies.modules import RECOGNISED
+from strategies.regions import torch_linears_recomputed_together
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -27,7 +28,7 @@ def thawed(graph: c.Node) -> c.Node:
     """
     if _enabled_somewhere(graph):
         graph = _thaw(graph, _looks_for_a_bias)
-    if _te_runs_without_fp8(graph) or _torch_linear_is_reentrant(graph):
+    if _te_runs_without_fp8(graph) or torch_linears_recomputed_together(graph):
         graph = _thaw(graph, _leads_with_layernorm_linear)
     return graph
 
@@ -62,11 +63,6 @@ def _enabled_somewhere(graph: c.Node) -> bool:
 def _te_runs_without_fp8(graph: c.Node) -> bool:
     casts = [node for node in c.walk(graph) if isinstance(node, c.Autocast) and node.enabled]
     return bool(casts) and any(_high_precision(graph, fp8=False))
-
-
-def _torch_linear_is_reentrant(graph: c.Node) -> bool:
-    regions = (node for node in c.walk(graph) if isinstance(node, c.Region) and node.use_reentrant)
-    return any(isinstance(node, c.TorchLinear) for region in regions for node in c.walk(region))
 
 
 def _high_precision(node: c.Node, *, fp8: bool) -> Iterator[bool]:

@@ -95,6 +95,13 @@ def is_recognised(body: c.Node, function: Function) -> bool:
     return function != "module" or any(type(node) in RECOGNISED for node in c.walk(body))
 
 
+def torch_linears_recomputed_together(graph: c.Node) -> int:
+    """Return how many of torch's linears a reentrant region has at most."""
+    reentrant = (node for node in c.walk(graph) if isinstance(node, c.Region) and node.use_reentrant)
+    counts = (sum(isinstance(node, c.TorchLinear) for node in c.walk(region)) for region in reentrant)
+    return max(counts, default=0)
+
+
 @st.composite
 def regions(draw: st.DrawFn, body: c.Node, layout: Layout) -> c.Node:
     """Draw a region over this body, with what stands around it.
