@@ -50,7 +50,8 @@ def main() -> None:
     125 cannot run here, 130 interrupted.
     """
     # Hypothesis keeps a cache in the current folder unless told otherwise; the user asked for none there.
-    os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(cache_folder() / "hypothesis"))
+    with contextlib.suppress(CannotRunHere):
+        os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(cache_folder() / "hypothesis"))
 
 
 # --- fuzz --------------------------------------------------------------------------------------------

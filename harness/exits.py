@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 import traceback
@@ -11,7 +10,7 @@ from typing import Any, NoReturn
 import click
 
 from harness.errors import CannotRunHere, HarnessError
-from harness.files import printable
+from harness.files import NO_ROOM, printable
 
 HELD, VIOLATED, USAGE, FAULT, INTERRUPTED = 0, 1, 2, 3, 130
 _SIGPIPE = 141
@@ -30,6 +29,11 @@ class Group(click.Group):
             return super().invoke(ctx)
         except BrokenPipeError as error:
             raise _NobodyReadsError from error
+        except SystemExit as error:
+            # So does Rich, where it meets a broken pipe.
+            if isinstance(error.__context__, BrokenPipeError):
+                raise _NobodyReadsError from error
+            raise
 
     def main(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Run a command and end the process."""
@@ -48,9 +52,8 @@ class Group(click.Group):
             told = f"{error.name} is not installed: install this package with what it depends on."
             code = complain(told, CannotRunHere.exit_code)
         except OSError as error:
-            code = _complain_of_system(error)
-        except (_NobodyReadsError, SystemExit):
-            # Rich, too, ends the process where a pipe is broken; nothing else here does.
+            code = _end_of(error)
+        except _NobodyReadsError:
             _write_nothing_more()
             code = _SIGPIPE
         except BaseException:  # whatever else goes wrong is a fault of the harness, and is to be seen whole
@@ -59,16 +62,19 @@ class Group(click.Group):
         sys.exit(code or HELD)
 
 
-def _complain_of_system(error: OSError) -> int:
+def _end_of(error: OSError) -> int:
+    """Return the exit code for an error of the system, told in a line if it is none of the harness."""
     if error.filename is not None:
         return complain(f"{error.filename!s:.200}: {error.strerror}; give another path.", USAGE)
-    if error.errno == errno.ENOSPC:
-        # What is still unwritten would fail once more at Python's end.
+    if error.errno in NO_ROOM:
         _write_nothing_more()
-    return complain(f"{error.strerror or error}: make room, or give another path.", CannotRunHere.exit_code)
+        return complain(f"{error.strerror}: make room first.", CannotRunHere.exit_code)
+    traceback.print_exception(error)
+    return FAULT
 
 
 def _write_nothing_more() -> None:
+    # What could not be written, Python would try to write once more at its end, and complain.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

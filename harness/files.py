@@ -6,12 +6,12 @@ import contextlib
 import errno
 import os
 import secrets
-import tempfile
 from pathlib import Path
 
 from harness.errors import CannotRunHere, HarnessError, InvalidInput
 
-_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
+"""Errors of the system that say so."""
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP})
 
 
@@ -23,16 +23,19 @@ class FileTakenError(InvalidInput):
 
 
 def cache_folder() -> Path:
-    """Return the folder for what can be fetched or made again; it need not be there."""
+    """Return the folder for what can be fetched or made again; it need not be there.
+
+    Raises CannotRunHere for a user without a home, as some containers have.
+    """
     given = Path(os.environ.get("XDG_CACHE_HOME", ""))
     # The standard has a relative path, and an empty one, ignored.
     if given.is_absolute():
         return given / "te-harness"
     try:
         return Path.home() / ".cache" / "te-harness"
-    except RuntimeError:
-        # A user without a home, as in some containers.
-        return Path(tempfile.gettempdir()) / f"te-harness-{os.getuid()}"
+    except RuntimeError as error:
+        # A folder that all may write to will not do: code is imported from here.
+        raise CannotRunHere("this user has no home folder: set XDG_CACHE_HOME to one of theirs.") from error
 
 
 def read(path: Path, limit: int) -> bytes:
@@ -140,6 +143,6 @@ def _taken(path: Path) -> FileTakenError:
 
 def _unwritable(path: Path, error: OSError) -> HarnessError:
     message = f"{path}: cannot be written ({error.strerror or error})"
-    if error.errno in _NO_ROOM:
+    if error.errno in NO_ROOM:
         return CannotRunHere(f"{message}; make room or give another place.")
     return InvalidInput(f"{message}; give another place.")

@@ -330,6 +330,20 @@ def test_a_reader_that_leaves_is_no_violation() -> None:
     assert done.stdout.startswith("named:guard-reverted")
 
 
+def test_a_user_without_a_home_is_told_what_to_set_where_something_must_be_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def homeless(_cls: type[Path]) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", classmethod(homeless))
+    assert invoke("mutants", "named:guard-reverted").exit_code == 0
+    result = invoke("mutants", "--release", "2.17.0")
+    assert "set XDG_CACHE_HOME" in complaint(result)
+    assert result.exit_code == 125
+
+
 @pytest.mark.parametrize(
     ("ending", "code"),
     [
