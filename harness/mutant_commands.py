@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _DEFAULT_CASES = 500
 _MOST_CASES = 100_000
+"""They are drawn and kept in memory by every worker."""
 _OF_TE = ("named:*", "pytorch/*")
 
 
@@ -96,9 +97,9 @@ def sensitivity(
         outcome, journal = _run(plan)
     complaints = survivors.complaints(outcome.trials, known, all_mutants())
     # Where it was interrupted no report is written: the same command goes on, and finds its files free.
-    if json_file is not None and (outcome.fault is not None or not outcome.interrupted):
+    if json_file is not None and not outcome.interrupted:
         files.write_new(json_file, reports.campaign_json(plan, outcome, known, complaints))
-    if markdown_file is not None and outcome.fault is None and not outcome.interrupted:
+    if markdown_file is not None and not outcome.interrupted and outcome.fault is None:
         files.write_new(markdown_file, reports.markdown(plan, outcome, known).encode())
     reports.summary(plan, outcome, known, time.monotonic() - started)
     for complaint in complaints:

@@ -177,25 +177,28 @@ class _Supervisor:
                 self.outcome.fault = self.outcome.fault or message.error()
 
     def bury(self, worker: Connection, exit_code: int | None) -> None:
-        """Take note that a worker has died: of the mutant that it was trying."""
-        task, _ = self._at_work.get(worker, (None, 0))
-        if self.outcome.fault is None and exit_code == -signal.SIGKILL and self._spared:
-            # No mutant kills its process so: memory ran out, or somebody did it. It is tried once more.
+        """Take note that a worker has died: of the mutant that it was trying, or of something else."""
+        # No mutant kills its process so: memory ran out, or somebody did it.
+        killed = exit_code == -signal.SIGKILL
+        if self.outcome.fault is not None:
+            return
+        if killed and self._spared:
             self._spared -= 1
-            self._forget(worker)
-            if task is not None:
-                self._tasks.insert(0, task)
-            self.crew.start(1)
-        elif task is not None and self.outcome.fault is None and exit_code != -signal.SIGKILL:
-            self._lost(worker, "crash", dead=True)
-        elif self.outcome.fault is None:
+            self._replace(worker)
+        elif killed or worker not in self._at_work:
             self.outcome.fault = HarnessFault(obituary(exit_code))
+        else:
+            self._lost(worker, "crash", dead=True)
 
-    def _forget(self, worker: Connection) -> None:
-        self._fresh.discard(worker)
-        self._at_work.pop(worker, None)
-        if worker in self._waiting:
+    def _replace(self, worker: Connection) -> None:
+        """Start another worker for one that is gone, which must do what that one was doing."""
+        task, _ = self._at_work.pop(worker, (None, 0))
+        if task is not None:
+            self._tasks.insert(0, task)
+        else:
             self._waiting.remove(worker)
+        self._fresh.discard(worker)
+        self.crew.start(1)
 
     # --- Tasks ---
 
