@@ -17,6 +17,7 @@ import msgspec
 from hypothesis import HealthCheck, Phase, Verbosity
 
 from harness import case as c
+from harness import known_issues
 from harness.errors import HarnessFault, ReleaseLacks
 from harness.features import features
 
@@ -91,13 +92,18 @@ class Tally(msgspec.Struct):
     features: Counter[str] = msgspec.field(default_factory=Counter)
     oracles: Counter[str] = msgspec.field(default_factory=Counter)
     violations: Counter[str] = msgspec.field(default_factory=Counter)
+    known: Counter[str] = msgspec.field(default_factory=Counter)
 
     def count(self, case: c.Case, verdict: Verdict) -> None:
-        """Add one judged case."""
+        """Add one judged case; one that shows a known issue counts as that, and not its violations."""
         self.cases += 1
         self.features.update(features(case))
         self.oracles.update(verdict.evaluated)
-        self.violations.update({violation.oracle for violation in verdict.violations})
+        issue = None if verdict.held else known_issues.explain(case, verdict)
+        if issue is not None:
+            self.known[issue.id] += 1
+        else:
+            self.violations.update({violation.oracle for violation in verdict.violations})
 
     @property
     def drawn(self) -> int:
@@ -111,11 +117,15 @@ class Tally(msgspec.Struct):
         self.features.update(more.features)
         self.oracles.update(more.oracles)
         self.violations.update(more.violations)
+        self.known.update(more.known)
 
 
-def kind_of(verdict: Verdict) -> str | None:
-    """Return the kind of a failure: the signature of the violation nearest to its cause; None if it held."""
-    if verdict.held:
+def kind_of(case: c.Case, verdict: Verdict) -> str | None:
+    """Return the kind of a failure: the signature of the violation nearest to its cause.
+
+    None if the case held, or shows a known issue: neither is news.
+    """
+    if verdict.held or known_issues.explain(case, verdict) is not None:
         return None
     nearest = min(verdict.violations, key=lambda violation: _PRIMARY.index(violation.oracle))
     return nearest.signature
@@ -177,7 +187,7 @@ def run_chunk(
         if verdict.direct_error is not None and verdict.held:
             raise HarnessFault(f"the direct run raised {verdict.direct_error.type}: no case of its domain")
         observe(case, verdict)
-        kind = kinds[fingerprint] = kind_of(verdict)
+        kind = kinds[fingerprint] = kind_of(case, verdict)
         if kind is not None:
             failures = found.setdefault(kind, {})
             failure = Failure(kind, case, verdict)
@@ -211,7 +221,7 @@ def shrink(
     rounds: Iterable[int],
     failure: Failure,
     known: dict[str, str | None],
-    kind: Callable[[Verdict], str | None] = kind_of,
+    kind: Callable[[c.Case, Verdict], str | None] = kind_of,
     most: int | None = None,
 ) -> Failure:
     """Return the smallest case found that fails in the same way, in the first round that has one.
@@ -223,7 +233,7 @@ def shrink(
             another call.
         failure: what to shrink, and the smallest so far.
         known: the kinds of the cases judged so far, by fingerprint; what is judged here is added.
-        kind: tells the kind of a failure from the verdict.
+        kind: tells the kind of a failure from a case and its verdict.
         most: how many cases to judge at most; None for no limit.
     """
     smallest = failure
@@ -241,7 +251,7 @@ def shrink(
             verdict = judge(case)
         except ReleaseLacks:
             return
-        known[fingerprint] = kind(verdict)
+        known[fingerprint] = kind(case, verdict)
         if known[fingerprint] == failure.kind:
             smallest = min(smallest, Failure(failure.kind, case, verdict), key=_size)
             raise Violated(failure.kind)

@@ -245,9 +245,19 @@ class Forward(_Data, frozen=True, tag="Forward"):
 
 
 class Backward(_Data, frozen=True, tag="Backward"):
-    """The backward of the oldest pending forward, from a fresh normal gradient of this deviation."""
+    """The backward of a pending forward, from a fresh normal gradient of this deviation.
+
+    ``which`` counts the pending forwards from the oldest, 0.
+    """
 
     magnitude: float = 1.0
+    which: int = 0
+
+
+class Abandon(_Data, frozen=True, tag="Abandon"):
+    """A pending forward's output is dropped, and with it its graph: its backward never comes."""
+
+    which: int = 0
 
 
 class Evaluate(_Data, frozen=True, tag="Evaluate"):
@@ -261,7 +271,7 @@ class OptimizerStep(_Data, frozen=True, tag="OptimizerStep"):
     """One step of plain SGD on the parameters that are not frozen."""
 
 
-Step: TypeAlias = SetMode | Forward | Backward | Evaluate | OptimizerStep
+Step: TypeAlias = SetMode | Forward | Backward | Abandon | Evaluate | OptimizerStep
 
 
 class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

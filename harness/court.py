@@ -226,7 +226,7 @@ def _is_smallest(case: c.Case) -> bool:
     return len(c.modules(case)) == iterations == 1
 
 
-def _killed(verdict: Verdict) -> str | None:
+def _killed(_case: c.Case, verdict: Verdict) -> str | None:
     """Return one kind for whatever objects: the smallest case may kill a mutant in another way."""
     return "killed" if objectors(verdict) else None
 

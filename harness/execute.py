@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import warnings
-from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -80,7 +79,7 @@ class Run:
         self._optimizer: torch.optim.Optimizer | None = None
         self._steady = False
         self._iterations = 0
-        self._pending: deque[tuple[int, torch.Tensor, torch.Tensor]] = deque()
+        self._pending: list[tuple[int, torch.Tensor, torch.Tensor]] = []
 
     # --- What a region asks of its run (harness.build.RegionCaller) ---
 
@@ -145,17 +144,7 @@ class Run:
         """Do a step; what it raises is what the oracles judge, unless it is the harness's own error."""
         self._recorder.phase = 2 if isinstance(step, c.Backward) else 1
         try:
-            match step:
-                case c.SetMode():
-                    self._model.leaves[step.module].train(step.training)
-                case c.Forward():
-                    return self._forward(self._inputs[number])
-                case c.Backward():
-                    return self._backward(self._inputs[number])
-                case c.Evaluate():
-                    return self._evaluate(self._inputs[number], step.mode)
-                case c.OptimizerStep():
-                    self._optimizer_step()
+            return self._do(number, step)
         except HarnessError:
             raise
         except (MemoryError, torch.OutOfMemoryError) as error:
@@ -167,6 +156,23 @@ class Run:
             message = str(error).split("\n", 1)[0][:_MESSAGE].encode("utf-8", "replace").decode()
             where = number, type(step).__name__, self._recorder.iteration
             self.trace.error = RunError(*where, type(error).__name__, message)
+        return None
+
+    def _do(self, number: int, step: c.Step) -> torch.Tensor | None:
+        match step:
+            case c.SetMode():
+                self._model.leaves[step.module].train(step.training)
+            case c.Forward():
+                return self._forward(self._inputs[number])
+            case c.Backward():
+                return self._backward(self._inputs[number], step.which)
+            case c.Abandon():
+                self._recorder.iteration, *_ = self._pending.pop(step.which)
+                self.trace.abandoned.add(self._recorder.iteration)
+            case c.Evaluate():
+                return self._evaluate(self._inputs[number], step.mode)
+            case c.OptimizerStep():
+                self._optimizer_step()
         return None
 
     def _forward(self, data: torch.Tensor) -> torch.Tensor:
@@ -181,11 +187,11 @@ class Run:
         self._pending.append((iteration, x, out))
         return out.detach()
 
-    def _backward(self, gradient: torch.Tensor) -> torch.Tensor | None:
-        if not self._pending:
+    def _backward(self, gradient: torch.Tensor, which: int) -> torch.Tensor | None:
+        if which >= len(self._pending):
             raise HarnessFault("a backward without a pending forward: the case was not checked")
         # What the backward does belongs to the iteration of its forward.
-        self._recorder.iteration, x, out = self._pending.popleft()
+        self._recorder.iteration, x, out = self._pending.pop(which)
         torch.autograd.backward([out], [gradient.to(out.dtype, copy=True)])
         return x.grad
 
@@ -218,7 +224,7 @@ class Run:
             self._keep("input gradient", result)
             for name, parameter in self._model.parameters:
                 self._keep("parameter gradient", parameter.grad, name)
-        if isinstance(step, c.Backward | c.Evaluate):
+        if isinstance(step, c.Backward | c.Evaluate | c.Abandon):
             self._keep_fp8_state()
             if not self._pending:
                 self._stand_still()

@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from harness.beyond import has_nested_regions
 from harness.case import Case
 from harness.comparison import compare_tensors, equal_bits
 from harness.trace import Call, Event, Phase, Quantity, Trace
@@ -63,11 +64,14 @@ def fifo_drained(_case: Case, _direct: Trace, checkpointed: Trace) -> Iterator[V
             return
 
 
-def pairing(_case: Case, _direct: Trace, checkpointed: Trace) -> Iterator[Violation]:
+def pairing(case: Case, _direct: Trace, checkpointed: Trace) -> Iterator[Violation]:
     """Each recompute popped the very snapshot that its own phase 1 pushed, region call by region call.
 
-    And there was one to pop: what the case runs under delayed scaling did run so.
+    And there was one to pop: what the case runs under delayed scaling did run so. Where regions are nested
+    it is not told: what an inner recompute must pop was pushed by the recompute of the outer one.
     """
+    if has_nested_regions(case):
+        return
     events: dict[tuple[int, int], list[Event]] = {}
     for event in checkpointed.events:
         if event.module:
@@ -77,16 +81,20 @@ def pairing(_case: Case, _direct: Trace, checkpointed: Trace) -> Iterator[Violat
             yield from _pair(call, events.get((call.region, call.iteration), []))
 
 
-def recompute_count(_case: Case, direct: Trace, checkpointed: Trace) -> Iterator[Violation]:
+def recompute_count(case: Case, direct: Trace, checkpointed: Trace) -> Iterator[Violation]:
     """Each callable ran once in phase 1, and once in phase 2 where the checkpoint must recompute.
 
     On the direct path it ran once in all. Each run under the checkpoint was under the context that
-    ``context_fn`` gave for it, where the case has one: entered once, in its own phase.
+    ``context_fn`` gave for it, where the case has one: entered once, in its own phase. Where regions are
+    nested it is not told: how often an inner one runs depends on the flags around it.
     """
+    if has_nested_regions(case):
+        return
     for name, trace in (("direct", direct), ("checkpointed", checkpointed)):
         done = Counter((e.region, e.iteration, e.phase, e.context) for e in trace.events if not e.module)
         for call in trace.calls:
-            recomputes = int(call.recomputes and name == "checkpointed")
+            due = call.recomputes and call.iteration not in trace.abandoned
+            recomputes = int(due and name == "checkpointed")
             yield from _miscounted(call, name, "the callable", "", done, (1, recomputes))
             if call.has_contexts and name == "checkpointed":
                 yield from _miscounted(call, name, "the forward's context", "forward", done, (1, 0))

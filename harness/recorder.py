@@ -39,10 +39,14 @@ class Recorder:
         self._hooks: list[RemovableHandle] = []
         self._watched = probe.fp8_modules(model.root)
         self._meant = dict(_meant_for_delayed_scaling(model, probe))
-        for region in model.regions:
+        met: set[int] = set()
+        # The inner regions first: a module belongs to the innermost one around it.
+        for region in reversed(model.regions):
             for path, module in probe.fp8_modules(region.body):
-                name = f"region {region.number}" + (f": {path}" if path else "")
-                self._watch(name, module, region.number)
+                if id(module) not in met:
+                    met.add(id(module))
+                    name = f"region {region.number}" + (f": {path}" if path else "")
+                    self._watch(name, module, region.number)
 
     def _watch(self, name: str, module: torch.nn.Module, region: int) -> None:
         before: list[list[object]] = []

@@ -169,6 +169,8 @@ def summary(plan: Plan, outcome: Outcome) -> None:
         "TE": f"{where.get('transformer_engine')}, {where.get('te_mode')}, {where.get('checkpointer')}",
         "violations": _pairs(tally.violations) or "none",
     }
+    if tally.known:
+        rows["known"] = _pairs(tally.known)
     if tally.lacking:
         rows["not run"] = (
             f"{_count(tally.lacking.total(), 'more case')}; lacking here: {_pairs(tally.lacking)}"
@@ -192,6 +194,7 @@ def campaign_json(plan: Plan, outcome: Outcome, saved: Mapping[str, Path | None]
         "features": {name: tally.features[name] for name in CATALOGUE},
         "oracles": {name: tally.oracles[name] for name in ORACLES},
         "violations": dict(tally.violations),
+        "known": dict(tally.known),
         "failures": [
             {
                 "kind": kind,

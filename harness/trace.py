@@ -102,6 +102,8 @@ class Trace:
     """Where each region sits in the model: what begins with its path belongs to it."""
     calls: list[Call] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
+    abandoned: set[int] = field(default_factory=set)
+    """The iterations whose backward never comes."""
     standstills: list[Standstill] = field(default_factory=list)
     rng_states: tuple[torch.Tensor, ...] = ()
     memory: dict[int, int] = field(default_factory=dict)

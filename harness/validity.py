@@ -53,7 +53,7 @@ def decode(data: bytes) -> c.Case:
 def check(case: c.Case) -> None:
     """Raise ``InvalidInput``, in one line, for a case that makes no sense.
 
-    Whether Transformer Engine ought to get a case right is another question: see ``strategies.domains``.
+    Whether Transformer Engine ought to get a case right is another question: see ``strategies.contract``.
     """
     # The size first: every later step may then walk the graph recursively.
     _check_size(case)
@@ -125,7 +125,7 @@ def dropout_of(node: c.Node) -> float:
 
 def pending_at_most(case: c.Case) -> int:
     """Return how many forwards wait for their backwards at once, at most."""
-    changes = (isinstance(s, c.Forward) - isinstance(s, c.Backward) for s in case.schedule)
+    changes = (isinstance(s, c.Forward) - isinstance(s, c.Backward | c.Abandon) for s in case.schedule)
     return max(itertools.accumulate(changes), default=0)
 
 
@@ -156,7 +156,7 @@ def _check_recipe(case: c.Case) -> None:
 
 
 def _check_schedule(case: c.Case) -> None:
-    """Check each step, and that each forward has its backward: the oldest pending one comes first."""
+    """Check each step, and that each forward has its backward or is abandoned."""
     pending: list[int] = []
     count = len(c.modules(case))
     for place, step in enumerate(case.schedule):
@@ -164,10 +164,15 @@ def _check_schedule(case: c.Case) -> None:
         _check_step(step, where, count)
         if isinstance(step, c.Forward):
             pending.append(place)
-        elif isinstance(step, c.Backward):
+        elif isinstance(step, c.Backward | c.Abandon):
             if not pending:
-                raise _invalid(f"{where}: a backward without a forward before it")
-            del pending[0]
+                what = "a backward" if isinstance(step, c.Backward) else "an abandonment"
+                raise _invalid(f"{where}: {what} without a forward before it")
+            if not 0 <= step.which < len(pending):
+                raise _invalid(
+                    f"{where}: there is no pending forward {step.which}, but {len(pending)} of them"
+                )
+            del pending[step.which]
     if pending:
         raise _invalid(f"$.schedule[{pending[0]}]: no backward follows this forward")
     if not any(isinstance(step, c.Forward | c.Evaluate) for step in case.schedule):

@@ -101,7 +101,7 @@ class _Worker:
 
     def _observe(self, case: c.Case, verdict: Verdict) -> None:
         self._tally.count(case, verdict)
-        kind = kind_of(verdict)
+        kind = kind_of(case, verdict)
         if kind is not None and kind not in self._kinds:
             # Reported before it is shrunk, so that it is not lost if the campaign ends here.
             self._kinds.add(kind)
