@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final, get_args
 
 from harness import case as c
-from harness.beyond import with_parents
+from harness.graph_traits import with_parents
 from harness.validity import dropout_of, pending_at_most
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from harness.beyond import has_nested_regions
 from harness.case import Case
 from harness.comparison import compare_tensors, equal_bits
+from harness.graph_traits import dropped_regions, has_nested_regions
 from harness.trace import Call, Event, Phase, Quantity, Trace
 from harness.violations import OracleName, Violation
 
@@ -77,7 +77,7 @@ def pairing(case: Case, _direct: Trace, checkpointed: Trace) -> Iterator[Violati
         if event.module:
             events.setdefault((event.region, event.iteration), []).append(event)
     for call in checkpointed.calls:
-        if call.recomputes:
+        if call.recomputes and call.iteration not in checkpointed.mixed:
             yield from _pair(call, events.get((call.region, call.iteration), []))
 
 
@@ -90,10 +90,13 @@ def recompute_count(case: Case, direct: Trace, checkpointed: Trace) -> Iterator[
     """
     if has_nested_regions(case):
         return
+    dropped = dropped_regions(case)
     for name, trace in (("direct", direct), ("checkpointed", checkpointed)):
         done = Counter((e.region, e.iteration, e.phase, e.context) for e in trace.events if not e.module)
         for call in trace.calls:
-            due = call.recomputes and call.iteration not in trace.abandoned
+            if call.iteration in trace.mixed:
+                continue
+            due = call.recomputes and call.iteration not in trace.abandoned and call.region not in dropped
             recomputes = int(due and name == "checkpointed")
             yield from _miscounted(call, name, "the callable", "", done, (1, recomputes))
             if call.has_contexts and name == "checkpointed":
@@ -142,6 +145,9 @@ def same_errors(_case: Case, direct: Trace, checkpointed: Trace) -> Iterator[Vio
     """Where the direct run succeeds so does the checkpointed one; where it raises, so does the other."""
     mine, other = direct.error, checkpointed.error
     if mine is None and other is None:
+        if direct.failed != checkpointed.failed:
+            message = f"regions raised in steps {checkpointed.failed}, expected {direct.failed}"
+            yield Violation(oracle="same errors", iteration=0, message=message)
         return
     if mine is not None and other is not None and (mine.step, mine.type) == (other.step, other.type):
         return

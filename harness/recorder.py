@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from harness import case as c
 from harness.errors import HarnessFault
 from harness.trace import Call, Event, Phase, Trace
 
@@ -21,8 +20,16 @@ if TYPE_CHECKING:
     import torch
     from torch.utils.hooks import RemovableHandle
 
-    from harness.build import Model, RegionModule
+    from harness.build import Model
     from harness.probe import Probe
+    from harness.region import RegionModule
+
+
+class _Before(NamedTuple):
+    """What was so when a module was entered: its queue, and the region in which it runs."""
+
+    queue: list[object]
+    region: int | None
 
 
 class Recorder:
@@ -36,53 +43,61 @@ class Recorder:
         # By id, without a reference: a snapshot kept alive here would look like a leak of TE's.
         self._numbers: dict[int, int] = {}
         self._next = 0
+        self._running: list[int] = []
         self._hooks: list[RemovableHandle] = []
-        self._watched = probe.fp8_modules(model.root)
-        self._meant = dict(_meant_for_delayed_scaling(model, probe))
-        met: set[int] = set()
-        # The inner regions first: a module belongs to the innermost one around it.
-        for region in reversed(model.regions):
-            for path, module in probe.fp8_modules(region.body):
-                if id(module) not in met:
-                    met.add(id(module))
-                    name = f"region {region.number}" + (f": {path}" if path else "")
-                    self._watch(name, module, region.number)
+        self.watch(model)
 
-    def _watch(self, name: str, module: torch.nn.Module, region: int) -> None:
-        before: list[list[object]] = []
-        enter, leave = partial(self._before, before), partial(self._after, before, name, region)
+    def watch(self, model: Model) -> None:
+        """Watch the modules of a model; those of a run may be replaced by copies."""
+        self._watched = self._probe.fp8_modules(model.root)
+        meant = dict(_meant_for_delayed_scaling(model, self._probe))
+        names: dict[int, dict[int, str]] = {}
+        modules = {id(module): module for _, module in self._watched}
+        for region in model.regions:
+            for path, module in self._probe.fp8_modules(region.body):
+                name = f"region {region.number}" + (f": {path}" if path else "")
+                names.setdefault(id(module), {})[region.number] = name
+        for key, by_region in names.items():
+            self._watch(modules[key], by_region, meant.get(key))
+
+    def _watch(self, module: torch.nn.Module, names: dict[int, str], meant: bool | None) -> None:
+        before: list[_Before] = []
+        enter, leave = partial(self._before, before), partial(self._after, before, names, meant)
         self._hooks.append(module.register_forward_pre_hook(_faults_told(enter)))
         self._hooks.append(module.register_forward_hook(_faults_told(leave), always_call=True))
 
-    def _before(self, before: list[list[object]], module: torch.nn.Module, _args: Any) -> None:
-        before.append(list(self._probe.queue(module) or ()))
+    def _before(self, before: list[_Before], module: torch.nn.Module, _args: Any) -> None:
+        # The region now: where the module is its very body, the region's end is told before the module's.
+        region = self._running[-1] if self._running else None
+        before.append(_Before(list(self._probe.queue(module) or ()), region))
 
     def _after(
         self,
-        before: list[list[object]],
-        name: str,
-        region: int,
+        before: list[_Before],
+        names: dict[int, str],
+        meant: bool | None,
         module: torch.nn.Module,
         _args: Any,
         _output: Any,
     ) -> None:
-        earlier, later = before.pop(), list(self._probe.queue(module) or ())
+        (earlier, region), later = before.pop(), list(self._probe.queue(module) or ())
         kept_from, kept_to = {id(snapshot) for snapshot in earlier}, {id(snapshot) for snapshot in later}
         popped = [self._numbers.pop(id(s), -1) for s in earlier if id(s) not in kept_to]
         pushed = [self._new_number(s) for s in later if id(s) not in kept_from]
-        delayed = self._probe.is_delayed(module)
-        self._trace.events.append(
-            Event(
-                region,
-                self.iteration,
-                self.phase,
-                module=name,
-                delayed=delayed,
-                pushed=tuple(pushed),
-                popped=tuple(popped),
-                meant=self._meant.get(id(module)),
-            )
+        if region is None:
+            # Used outside every region too.
+            return
+        event = Event(
+            region,
+            self.iteration,
+            self.phase,
+            module=names.get(region, f"region {region}"),
+            delayed=self._probe.is_delayed(module),
+            pushed=tuple(pushed),
+            popped=tuple(popped),
+            meant=meant,
         )
+        self._trace.events.append(event)
 
     def _new_number(self, snapshot: object) -> int:
         self._numbers[id(snapshot)] = self._next
@@ -99,7 +114,12 @@ class Recorder:
 
     def runs(self, region: RegionModule) -> None:
         """Note that a region's callable is being run."""
+        self._running.append(region.number)
         self._trace.events.append(Event(region.number, self.iteration, self.phase))
+
+    def ends(self) -> None:
+        """Note that the callable of the region that was entered last is done."""
+        self._running.pop()
 
     def enters(self, region: RegionModule, context: str) -> None:
         """Note that one of the contexts that a region's ``context_fn`` returned is being entered."""
@@ -112,21 +132,20 @@ class Recorder:
         return {name: length for name, length in lengths.items() if length}
 
     def close(self) -> None:
-        """Take the hooks off the model, so that it can be freed without a garbage collection."""
-        for hook in self._hooks:
-            hook.remove()
+        """Take the hooks off the model, so that it can be copied, or freed without a garbage collection."""
+        while self._hooks:
+            self._hooks.pop().remove()
 
 
-def _meant_for_delayed_scaling(model: Model, probe: Probe) -> Iterator[tuple[int, bool]]:
+def _meant_for_delayed_scaling(model: Model, probe: Probe) -> Iterator[tuple[int, bool | None]]:
     """Yield the id of each module, and whether by the case alone it is to run under delayed scaling.
 
     Those are modules with parameters of their own: the others, as attention, quantize nothing by themselves.
     """
-    delayed = isinstance(model.case.recipe, c.DelayedScaling)
-    in_fp8 = {id(module) for leaf in model.in_fp8 for _, module in probe.fp8_modules(leaf)}
-    for _, module in probe.fp8_modules(model.root):
-        if next(module.parameters(recurse=False), None) is not None:
-            yield id(module), delayed and id(module) in in_fp8
+    for leaf, meant in zip(model.leaves, model.meant_delayed, strict=True):
+        for _, module in probe.fp8_modules(leaf):
+            if next(module.parameters(recurse=False), None) is not None:
+                yield id(module), meant
 
 
 def _faults_told(hook: Callable[..., None]) -> Callable[..., None]:

@@ -10,10 +10,11 @@ import msgspec
 import transformer_engine.pytorch as te
 
 from harness import mutants, oracles, probe
+from harness.caller import Checkpointer
 from harness.case import Case
 from harness.correction import Correction, missing_parts
 from harness.errors import InvalidInput, ReleaseLacks
-from harness.execute import Checkpointer, Inputs, run_checkpointed, run_direct
+from harness.execute import Inputs, run_checkpointed, run_direct
 from harness.mutation import Planted
 from harness.support import Support
 from harness.te_mode import CORRECTED, INSTALLED, mutant_of

@@ -104,6 +104,10 @@ class Trace:
     events: list[Event] = field(default_factory=list)
     abandoned: set[int] = field(default_factory=set)
     """The iterations whose backward never comes."""
+    failed: list[int] = field(default_factory=list)
+    """The steps in which a region raised as the case says."""
+    mixed: set[int] = field(default_factory=set)
+    """The iterations whose recomputes are not told apart: those steps', and what shares a backward."""
     standstills: list[Standstill] = field(default_factory=list)
     rng_states: tuple[torch.Tensor, ...] = ()
     memory: dict[int, int] = field(default_factory=dict)

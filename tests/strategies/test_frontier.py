@@ -27,7 +27,7 @@ def test_no_case_of_the_contract_goes_beyond_it(case: c.Case) -> None:
     assert not features_beyond(case)
 
 
-def test_three_hundred_draws_reach_every_feature_beyond_the_contract_alone_and_with_others() -> None:
-    found = [features_beyond(case) for case in record.draw(frontier(), 300, seed=1)]
-    assert {name for names in found if len(names) == 1 for name in names} == set(BEYOND)
-    assert any(len(names) > 1 for names in found)
+def test_two_thousand_draws_reach_every_feature_beyond_the_contract_mostly_few_at_a_time() -> None:
+    found = [features_beyond(case) for case in record.draw(frontier(), 2000, seed=1)]
+    assert {name for names in found for name in names} == set(BEYOND)
+    assert sum(len(names) <= 3 for names in found) > 0.9 * len(found)

@@ -1,0 +1,200 @@
+"""Twists of the graph: what models are built like that no graph of the contract is."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from hypothesis import strategies as st
+
+from harness import case as c
+from strategies.grad_modes import ON
+from strategies.trees import appended, begun, ended, mapped, with_body, with_region, without_switches
+
+_FLAGS: Final = st.sampled_from([True, False])
+_FP8_MODULES: Final[list[c.Leaf]] = [c.Linear(), c.LayerNormLinear(), c.LayerNormMLP(), c.GroupedLinear()]
+_REUSABLE: Final = frozenset(type(module) for module in _FP8_MODULES)
+_OTHER_RECIPES: Final[list[c.Recipe]] = [
+    c.CurrentScaling(), c.DelayedScaling(history=1), c.DelayedScaling(format="E4M3"),
+]  # fmt: skip
+
+
+def _region_numbers(case: c.Case) -> st.SearchStrategy[int]:
+    return st.integers(0, len(c.regions(case)) - 1)
+
+
+@st.composite
+def nested(draw: st.DrawFn, case: c.Case) -> c.Case:
+    """Put the body of a region into a region of its own."""
+    number, use_reentrant = draw(_region_numbers(case)), draw(_FLAGS)
+    return with_body(case, number, lambda body: c.Region(body, use_reentrant=use_reentrant))
+
+
+@st.composite
+def with_operation(draw: st.DrawFn, case: c.Case) -> c.Case:
+    """Put an operation of ``te.ops`` after the body of a region, in an autocast of its own."""
+    return appended(case, draw(_region_numbers(case)), c.Autocast(c.OpsLinear()))
+
+
+@st.composite
+def with_recomputing(draw: st.DrawFn, case: c.Case) -> c.Case:
+    """Put a module that recomputes itself after the body of a region."""
+    return appended(case, draw(_region_numbers(case)), c.LayerNormMLP(recompute=True))
+
+
+@st.composite
+def with_recomputed_attention(draw: st.DrawFn, case: c.Case) -> c.Case:
+    """Put a layer that recomputes its core attention into a region or after all else."""
+    layer = c.TransformerLayer(recompute=True)
+    if draw(_FLAGS):
+        return appended(case, draw(_region_numbers(case)), layer)
+    return ended(case, c.Autocast(layer))
+
+
+@st.composite
+def opened_inside(draw: st.DrawFn, case: c.Case) -> c.Case:
+    """Open the autocasts inside the regions alone, one of which is reentrant."""
+
+    def moved(node: c.Node) -> c.Node:
+        if isinstance(node, c.Autocast):
+            return node.body
+        return (
+            msgspec.structs.replace(node, body=c.Autocast(node.body)) if isinstance(node, c.Region) else node
+        )
+
+    case = msgspec.structs.replace(case, graph=mapped(case.graph, moved))
+    return with_region(
+        case,
+        draw(_region_numbers(case)),
+        lambda region: msgspec.structs.replace(region, use_reentrant=True, contexts=None),
+    )
+
+
+@st.composite
+def without_gradient(draw: st.DrawFn, case: c.Case) -> c.Case:
+    """Start with a non-reentrant region whose input needs no gradient."""
+    first = c.Autocast(c.Region(draw(st.sampled_from(_FP8_MODULES)), use_reentrant=False))
+    return msgspec.structs.replace(begun(case, first), input_requires_grad=False)
+
+
+@st.composite
+def saving_nothing(draw: st.DrawFn, case: c.Case) -> c.Case:
+    """Add a non-reentrant region in which nothing needs a gradient, so that no recompute comes."""
+    module = draw(st.sampled_from(_FP8_MODULES))
+    if draw(_FLAGS):
+        body = c.Residual(c.GradMode(module, "no_grad"))
+        return ended(case, c.Autocast(c.Region(body, use_reentrant=False)))
+    region = c.Region(module, use_reentrant=False, contexts=c.Contexts("no_grad", "null"))
+    return ended(case, c.Autocast(c.Residual(region)))
+
+
+@st.composite
+def with_result_dropped(draw: st.DrawFn, case: c.Case) -> c.Case:
+    """Drop the result of a region, or that of a module in one."""
+    module = draw(st.sampled_from(_FP8_MODULES))
+    if draw(_FLAGS):
+        return ended(case, c.Autocast(c.Discard(c.Region(module, use_reentrant=draw(_FLAGS)))))
+    return appended(case, draw(_region_numbers(case)), c.Discard(module))
+
+
+@st.composite
+def changed_in_place(draw: st.DrawFn, case: c.Case) -> c.Case:
+    """End with a residual that is added up in place, around a region that saves its input in FP8."""
+    region = c.Region(c.Linear(), use_reentrant=draw(_FLAGS))
+    changed = ended(case, c.Autocast(c.Residual(region, in_place=True)))
+    # In high precision the linear saves its input itself, which autograd then finds changed.
+    return msgspec.structs.replace(changed, recipe=c.DelayedScaling(), torch_autocast=False)
+
+
+@st.composite
+def with_recipe_of_its_own(draw: st.DrawFn, case: c.Case) -> c.Case:
+    """Put a module under another recipe into a region, or one around a region."""
+    module, recipe = draw(st.sampled_from(_FP8_MODULES)), draw(st.sampled_from(_OTHER_RECIPES))
+    if draw(_FLAGS):
+        return appended(case, draw(_region_numbers(case)), c.Autocast(module, recipe=recipe))
+    region = c.Region(module, use_reentrant=draw(_FLAGS))
+    return ended(case, c.Autocast(c.Autocast(region, recipe=recipe)))
+
+
+@st.composite
+def under_another_checkpoint(draw: st.DrawFn, case: c.Case) -> c.Case:
+    """End with a region under PyTorch's checkpoint, or in its ``checkpoint_wrapper``."""
+    region = c.Region(
+        draw(st.sampled_from(_FP8_MODULES)),
+        use_reentrant=draw(_FLAGS),
+        checkpointer=draw(st.sampled_from(["torch", "wrapper"])),
+    )
+    return ended(case, c.Autocast(region))
+
+
+@st.composite
+def given_more(draw: st.DrawFn, case: c.Case) -> c.Case:
+    """Give the callable of a region its input a second time: by position, by keyword or in a list."""
+    given = draw(st.sampled_from(["twice", "by keyword too", "in a list too"]))
+    return with_region(
+        case, draw(_region_numbers(case)), lambda region: msgspec.structs.replace(region, given=given)
+    )
+
+
+@st.composite
+def without_te_modules(draw: st.DrawFn, case: c.Case) -> c.Case:
+    """End with a reentrant region of torch's modules that is given what PyTorch's checkpoint refuses."""
+    refused = [
+        c.Region(c.TorchLinear(), gain=c.Gain(2.0, by_keyword=True)),
+        c.Region(c.TorchLinear(), contexts=c.Contexts()),
+    ]
+    return ended(case, draw(st.sampled_from(refused)))
+
+
+@st.composite
+def evaluated_with_gradients(draw: st.DrawFn, case: c.Case) -> c.Case:
+    """End with a region that switches gradients on around it, and evaluate it all."""
+    region = c.Region(draw(st.sampled_from(_FP8_MODULES)), use_reentrant=draw(_FLAGS))
+    case = ended(case, c.Autocast(c.GradMode(region, "enable_grad")))
+    # Inference mode does not bear gradients inside it.
+    kept = (c.Evaluate(s.magnitude) if isinstance(s, c.Evaluate) else s for s in case.schedule)
+    steps = (*kept, c.Evaluate(), c.Forward(8.0), c.Backward())
+    return msgspec.structs.replace(case, schedule=steps)
+
+
+@st.composite
+def reused(draw: st.DrawFn, case: c.Case) -> c.Case:
+    """Use a module once more: in the same region, in another of its own, or outside all."""
+    numbers = [number for number, leaf in enumerate(c.modules(case)) if type(leaf) in _REUSABLE]
+    if not numbers:
+        case = ended(case, c.Autocast(c.Region(c.Linear())))
+        numbers = [len(c.modules(case)) - 1]
+    if draw(_FLAGS):
+        again: c.Node = c.Reuse(draw(st.sampled_from(numbers)))
+        elsewhere = [c.Region(again), c.Region(again, use_reentrant=False), again]
+        return ended(case, c.Autocast(draw(st.sampled_from(elsewhere)), enabled=draw(_FLAGS)))
+    module = draw(st.sampled_from(_FP8_MODULES))
+    twice = c.Chain((module, c.Reuse(len(c.modules(case)))))
+    return ended(case, c.Autocast(c.Region(twice, use_reentrant=draw(_FLAGS))))
+
+
+def tracked_dropout(case: c.Case) -> st.SearchStrategy[c.Case]:
+    """End with attention in a region that draws its dropout under a tracker of random states."""
+    region = c.Autocast(c.Region(c.MultiheadAttention(dropout=0.1)))
+    return st.just(msgspec.structs.replace(ended(case, region), rng_tracker=True))
+
+
+def recomputing_under_torch_autocast(case: c.Case) -> st.SearchStrategy[c.Case]:
+    """End with a module that recomputes itself, under torch's autocast."""
+    module = c.Autocast(c.LayerNormMLP(recompute=True))
+    return st.just(msgspec.structs.replace(ended(case, module), torch_autocast=True))
+
+
+def inferred_first(case: c.Case) -> st.SearchStrategy[c.Case]:
+    """Begin with an evaluation in inference mode, which what switches gradients on does not bear."""
+
+    def changed(node: c.Node) -> c.Node:
+        if isinstance(node, c.GradMode) and node.mode in ON:
+            return node.body
+        if isinstance(node, c.Region) and node.contexts is not None and node.contexts.forward in ON:
+            return msgspec.structs.replace(node, contexts=None)
+        return node
+
+    plain = without_switches(msgspec.structs.replace(case, graph=mapped(case.graph, changed)))
+    schedule = (c.Evaluate(mode="inference_mode"), *plain.schedule)
+    return st.just(msgspec.structs.replace(plain, schedule=schedule))
