@@ -8,7 +8,6 @@ import msgspec
 from hypothesis import strategies as st
 
 from harness import case as c
-from strategies.grad_modes import ON
 from strategies.trees import appended, begun, ended, mapped, with_body, with_region, without_switches
 
 _FLAGS: Final = st.sampled_from([True, False])
@@ -66,7 +65,7 @@ def opened_inside(draw: st.DrawFn, case: c.Case) -> c.Case:
     return with_region(
         case,
         draw(_region_numbers(case)),
-        lambda region: msgspec.structs.replace(region, use_reentrant=True, contexts=None),
+        lambda region: msgspec.structs.replace(region, use_reentrant=True),
     )
 
 
@@ -110,6 +109,8 @@ def changed_in_place(draw: st.DrawFn, case: c.Case) -> c.Case:
 def with_recipe_of_its_own(draw: st.DrawFn, case: c.Case) -> c.Case:
     """Put a module under another recipe into a region, or one around a region."""
     module, recipe = draw(st.sampled_from(_FP8_MODULES)), draw(st.sampled_from(_OTHER_RECIPES))
+    # Quantized parameters are of one recipe.
+    case = msgspec.structs.replace(case, quantized_parameters=False)
     if draw(_FLAGS):
         return appended(case, draw(_region_numbers(case)), c.Autocast(module, recipe=recipe))
     region = c.Region(module, use_reentrant=draw(_FLAGS))
@@ -129,11 +130,13 @@ def under_another_checkpoint(draw: st.DrawFn, case: c.Case) -> c.Case:
 
 @st.composite
 def given_more(draw: st.DrawFn, case: c.Case) -> c.Case:
-    """Give the callable of a region its input a second time: by position, by keyword or in a list."""
-    given = draw(st.sampled_from(["twice", "by keyword too", "in a list too"]))
-    return with_region(
-        case, draw(_region_numbers(case)), lambda region: msgspec.structs.replace(region, given=given)
+    """End with a region whose callable is given its input twice: by position, by keyword or in a list."""
+    region = c.Region(
+        draw(st.sampled_from(_FP8_MODULES)),
+        use_reentrant=draw(_FLAGS),
+        given=draw(st.sampled_from(["twice", "by keyword too", "in a list too"])),
     )
+    return ended(case, c.Autocast(region))
 
 
 @st.composite
@@ -186,14 +189,12 @@ def recomputing_under_torch_autocast(case: c.Case) -> st.SearchStrategy[c.Case]:
 
 
 def inferred_first(case: c.Case) -> st.SearchStrategy[c.Case]:
-    """Begin with an evaluation in inference mode, which what switches gradients on does not bear."""
+    """Begin with an evaluation in inference mode, without grad modes, not all of which it bears inside."""
 
     def changed(node: c.Node) -> c.Node:
-        if isinstance(node, c.GradMode) and node.mode in ON:
+        if isinstance(node, c.GradMode):
             return node.body
-        if isinstance(node, c.Region) and node.contexts is not None and node.contexts.forward in ON:
-            return msgspec.structs.replace(node, contexts=None)
-        return node
+        return msgspec.structs.replace(node, contexts=None) if isinstance(node, c.Region) else node
 
     plain = without_switches(msgspec.structs.replace(case, graph=mapped(case.graph, changed)))
     schedule = (c.Evaluate(mode="inference_mode"), *plain.schedule)

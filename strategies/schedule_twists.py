@@ -80,7 +80,9 @@ def by_grad(case: c.Case) -> st.SearchStrategy[c.Case]:
     """Take all gradients by ``autograd.grad``, which reentrant regions refuse by their nature."""
 
     def changed(region: c.Region) -> c.Region:
-        contexts = region.contexts if not region.use_reentrant else None
+        contexts = region.contexts
+        if contexts is not None and contexts.forward == "no_grad":
+            contexts = msgspec.structs.replace(contexts, forward="null")
         return msgspec.structs.replace(region, use_reentrant=False, contexts=contexts)
 
     steps = (
