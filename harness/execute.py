@@ -15,7 +15,7 @@ from harness.build import Model
 from harness.errors import HarnessError, HarnessFault
 from harness.leaves import DTYPES
 from harness.recorder import Recorder
-from harness.trace import Quantity, RunError, Standstill, TensorKey, Trace
+from harness.trace import Closeup, Quantity, RunError, Standstill, TensorKey, Trace
 
 if TYPE_CHECKING:
     from harness.backends import Backend
@@ -60,11 +60,17 @@ class Run:
     """One walk through a case's schedule. ``checkpointer`` None makes it the direct run."""
 
     def __init__(
-        self, case: c.Case, inputs: Inputs, backend: Backend, probe: Probe, checkpointer: Checkpointer | None
+        self,
+        case: c.Case,
+        inputs: Inputs,
+        backend: Backend,
+        probe: Probe,
+        checkpointer: Checkpointer | None,
+        closeup: Closeup | None = None,
     ) -> None:
         probe.reset()
         backend.seed(case.seed)
-        self.trace = Trace()
+        self.trace = Trace(closeup=closeup)
         self._case = case
         self._inputs = inputs
         self._backend = backend
@@ -124,11 +130,14 @@ class Run:
         """Walk the schedule to its end or to the first error, and return the trace."""
         for number, step in enumerate(self._case.schedule):
             result = self._act(number, step)
+            self._recorder.step_ended()
             if self.trace.error is not None:
                 break
             self._note(step, result)
         self.trace.rng_states = (*self._backend.rng_states(), *self._tracked_states())
         self._recorder.close()
+        if self.trace.closeup is not None:
+            self.trace.closeup.pending = tuple(iteration for iteration, *_ in self._pending)
         for region in self._model.regions:
             region.caller = None
         return self.trace
@@ -142,6 +151,7 @@ class Run:
 
     def _act(self, number: int, step: c.Step) -> torch.Tensor | None:
         """Do a step; what it raises is what the oracles judge, unless it is the harness's own error."""
+        self._recorder.step = number
         self._recorder.phase = 2 if isinstance(step, c.Backward) else 1
         try:
             return self._do(number, step)
@@ -269,14 +279,24 @@ def run_direct(case: c.Case, inputs: Inputs, backend: Backend, probe: Probe) -> 
 
 
 def run_checkpointed(
-    case: c.Case, inputs: Inputs, backend: Backend, probe: Probe, checkpointer: Checkpointer
+    case: c.Case,
+    inputs: Inputs,
+    backend: Backend,
+    probe: Probe,
+    checkpointer: Checkpointer,
+    closeup: Closeup | None = None,
 ) -> Trace:
-    """Run a case with its regions under a checkpointer."""
-    return _run(case, inputs, backend, probe, checkpointer)
+    """Run a case with its regions under a checkpointer, noting in ``closeup`` what a picture needs."""
+    return _run(case, inputs, backend, probe, checkpointer, closeup)
 
 
 def _run(
-    case: c.Case, inputs: Inputs, backend: Backend, probe: Probe, checkpointer: Checkpointer | None
+    case: c.Case,
+    inputs: Inputs,
+    backend: Backend,
+    probe: Probe,
+    checkpointer: Checkpointer | None,
+    closeup: Closeup | None = None,
 ) -> Trace:
     # With all older objects frozen, collecting what this run left costs a millisecond instead of hundreds,
     # and the backend's count of live tensors sees this run's alone. TE's modules hold reference cycles.
@@ -285,7 +305,7 @@ def _run(
         with warnings.catch_warnings():
             # TE's and torch's advice on how a case is written; made errors, they would change the run.
             warnings.simplefilter("ignore")
-            return Run(case, inputs, backend, probe, checkpointer).run()
+            return Run(case, inputs, backend, probe, checkpointer, closeup).run()
     finally:
         gc.collect()
         gc.unfreeze()

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from harness import case as c
+from harness.comparison import equal_bits
 from harness.errors import HarnessFault
 from harness.trace import Call, Event, Phase, Trace
 
@@ -24,19 +25,27 @@ if TYPE_CHECKING:
     from harness.build import Model, RegionModule
     from harness.probe import Probe
 
+_Before: TypeAlias = tuple[list[object], "list[torch.Tensor]"]
+"""What a module had before its forward: the snapshots in its queue and, for a close-up, its live scales."""
+
 
 class Recorder:
-    """Writes calls and events of one run into its trace."""
+    """Writes calls and events of one run into its trace, and a close-up where that holds one.
+
+    ``step`` and ``phase`` are the schedule's; whoever walks it sets them, and ``iteration``.
+    """
 
     def __init__(self, model: Model, probe: Probe, trace: Trace) -> None:
-        self.iteration = 0
+        self.step = 0
         self.phase: Phase = 1
+        self._iteration = 0
         self._trace = trace
         self._probe = probe
         # By id, without a reference: a snapshot kept alive here would look like a leak of TE's.
         self._numbers: dict[int, int] = {}
         self._next = 0
         self._hooks: list[RemovableHandle] = []
+        self._named: dict[str, torch.nn.Module] = {}
         self._watched = probe.fp8_modules(model.root)
         self._meant = dict(_meant_for_delayed_scaling(model, probe))
         met: set[int] = set()
@@ -47,31 +56,49 @@ class Recorder:
                     met.add(id(module))
                     name = f"region {region.number}" + (f": {path}" if path else "")
                     self._watch(name, module, region.number)
+        if trace.closeup is not None:
+            trace.closeup.modules = {name: type(module).__name__ for name, module in self._named.items()}
+
+    @property
+    def iteration(self) -> int:
+        """The iteration that what happens belongs to."""
+        return self._iteration
+
+    @iteration.setter
+    def iteration(self, number: int) -> None:
+        self._iteration = number
+        if self._trace.closeup is not None:
+            self._trace.closeup.iterations[self.step] = number
 
     def _watch(self, name: str, module: torch.nn.Module, region: int) -> None:
-        before: list[list[object]] = []
+        self._named[name] = module
+        before: list[_Before] = []
         enter, leave = partial(self._before, before), partial(self._after, before, name, region)
         self._hooks.append(module.register_forward_pre_hook(_faults_told(enter)))
         self._hooks.append(module.register_forward_hook(_faults_told(leave), always_call=True))
 
-    def _before(self, before: list[list[object]], module: torch.nn.Module, _args: Any) -> None:
-        before.append(list(self._probe.queue(module) or ()))
+    def _before(self, before: list[_Before], module: torch.nn.Module, _args: Any) -> None:
+        scales = [] if self._trace.closeup is None else self._probe.live_scales(module)
+        before.append((list(self._probe.queue(module) or ()), scales))
 
     def _after(
         self,
-        before: list[list[object]],
+        before: list[_Before],
         name: str,
         region: int,
         module: torch.nn.Module,
         _args: Any,
-        _output: Any,
+        output: Any,
     ) -> None:
-        earlier, later = before.pop(), list(self._probe.queue(module) or ())
+        (earlier, scales), later = before.pop(), list(self._probe.queue(module) or ())
         kept_from, kept_to = {id(snapshot) for snapshot in earlier}, {id(snapshot) for snapshot in later}
         popped = [self._numbers.pop(id(s), -1) for s in earlier if id(s) not in kept_to]
         pushed = [self._new_number(s) for s in later if id(s) not in kept_from]
         delayed = self._probe.is_delayed(module)
-        self._trace.events.append(
+        # What raised gives no output, and had no chance to put anything back.
+        if popped and output is not None and self._trace.closeup is not None:
+            self._trace.closeup.restored[len(self._trace.events)] = self._are_live(module, scales)
+        self._note(
             Event(
                 region,
                 self.iteration,
@@ -83,6 +110,19 @@ class Recorder:
                 meant=self._meant.get(id(module)),
             )
         )
+
+    def _are_live(self, module: torch.nn.Module, scales: list[torch.Tensor]) -> bool:
+        """Whether the module's scales are these, bit by bit.
+
+        A recompute always changes them for a while: each forward notes its amaxes in the history.
+        """
+        now = self._probe.live_scales(module)
+        return len(now) == len(scales) and all(map(equal_bits, now, scales))
+
+    def _note(self, event: Event) -> None:
+        self._trace.events.append(event)
+        if self._trace.closeup is not None:
+            self._trace.closeup.steps.append(self.step)
 
     def _new_number(self, snapshot: object) -> int:
         self._numbers[id(snapshot)] = self._next
@@ -99,11 +139,11 @@ class Recorder:
 
     def runs(self, region: RegionModule) -> None:
         """Note that a region's callable is being run."""
-        self._trace.events.append(Event(region.number, self.iteration, self.phase))
+        self._note(Event(region.number, self.iteration, self.phase))
 
     def enters(self, region: RegionModule, context: str) -> None:
         """Note that one of the contexts that a region's ``context_fn`` returned is being entered."""
-        self._trace.events.append(Event(region.number, self.iteration, self.phase, context=context))
+        self._note(Event(region.number, self.iteration, self.phase, context=context))
 
     def queues(self) -> dict[str, int]:
         """Return the lengths of the queues that are not empty, of modules and of no module's."""
@@ -111,10 +151,23 @@ class Recorder:
         lengths["(no module)"] = self._probe.snapshots() - sum(lengths.values())
         return {name: length for name, length in lengths.items() if length}
 
+    def step_ended(self) -> None:
+        """Note what a step left that no queue of a module tells."""
+        if self._trace.closeup is not None:
+            self._trace.closeup.first_flags[self.step] = len(self._probe.first_flags())
+
     def close(self) -> None:
         """Take the hooks off the model, so that it can be freed without a garbage collection."""
+        if self._trace.closeup is not None:
+            self._trace.closeup.left = {name: self._left(module) for name, module in self._named.items()}
+            inside = {id(module) for module in self._named.values()}
+            elsewhere = {name: self._probe.queue(m) for name, m in self._watched if id(m) not in inside}
+            self._trace.closeup.left_elsewhere = {name: len(q) for name, q in elsewhere.items() if q}
         for hook in self._hooks:
             hook.remove()
+
+    def _left(self, module: torch.nn.Module) -> tuple[int, ...]:
+        return tuple(self._numbers.get(id(snapshot), -1) for snapshot in self._probe.queue(module) or ())
 
 
 def _meant_for_delayed_scaling(model: Model, probe: Probe) -> Iterator[tuple[int, bool]]:
