@@ -28,16 +28,20 @@ LAYERS = [
         "campaign",
         "corpus",
         "crew",
+        "grid",
         "messages",
+        "pairing",
         "record",
+        "story",
         "target",
+        "timeline",
     },
     {"workers", "survey"},
     {"bisect", "museum"},
     {"reach", "trial", "trial_messages", "court", "sensitivity", "survivors"},
     {"doctor", "report", "sensitivity_report", "options", "exits"},
-    {"museum_report"},
-    {"museum_commands", "mutant_commands", "cli", "pytest_plugin", "__main__"},
+    {"museum_report", "timeline_html", "timeline_signs", "timeline_svg", "timeline_terminal"},
+    {"explain_command", "museum_commands", "mutant_commands", "cli", "pytest_plugin", "__main__"},
 ]
 """Lowest first. A module imports from its own layer and from those below."""
 
