@@ -10,6 +10,8 @@ NAMESPACE = "http://www.w3.org/2000/svg"
 """A name: nothing is fetched from there."""
 CHIP = (56, 20)
 """Width and height of a mark."""
+_FITTING = 7
+"""Letters that fit into one; more are made narrower."""
 
 
 def text(parent: Element, words: str, x: float, y: float, kind: str = "", anchor: str = "start") -> Element:
@@ -27,7 +29,9 @@ def chip(
     if told:
         SubElement(group, "title").text = printable(told)
     rect(group, "box", x - width / 2, y - CHIP[1] / 2, width, CHIP[1], radius=5)
-    text(group, words, x, y + 4, anchor="middle")
+    written = text(group, words, x, y + 4, anchor="middle")
+    if len(words) > _FITTING:
+        written.attrib.update(numbers(textLength=width - 6), lengthAdjust="spacingAndGlyphs")
 
 
 def dot(parent: Element, x: float, y: float, told: str = "") -> None:
