@@ -69,8 +69,11 @@ def pair(events: Sequence[Event]) -> tuple[list[Run], list[Forward]]:
             current[event.region].forwards.append(forward)
             forwards.append(forward)
     for forward in forwards:
-        if events[forward.event].phase == 2:
+        event = events[forward.event]
+        if event.phase == 2:
             _settle(forward, runs, events)
+        else:
+            forward.takes = tuple(Take(snapshot, None) for snapshot in event.popped)
     return runs, forwards
 
 

@@ -161,8 +161,9 @@ class Recorder:
         if self._trace.closeup is not None:
             self._trace.closeup.left = {name: self._left(module) for name, module in self._named.items()}
             inside = {id(module) for module in self._named.values()}
-            elsewhere = {name: self._probe.queue(m) for name, m in self._watched if id(m) not in inside}
-            self._trace.closeup.left_elsewhere = {name: len(q) for name, q in elsewhere.items() if q}
+            paths = {name for name, module in self._watched if id(module) in inside}
+            lengths = self.queues().items()
+            self._trace.closeup.left_elsewhere = {name: n for name, n in lengths if name not in paths}
         for hook in self._hooks:
             hook.remove()
 

@@ -42,6 +42,8 @@ def _took_another(timeline: Timeline, mark: Mark) -> str:
     giver, own = timeline.giver(mark.snapshot), timeline.giver(mark.own)
     if giver is None:
         return f"{who} took a snapshot for {when} whose push was not seen."
+    if timeline.band_of(mark).phase == 1:
+        return f"{who} took snapshot {mark.snapshot} in {_when(timeline, mark)}, where none is to be taken."
     source = f"snapshot {mark.snapshot}, pushed in {_when(timeline, giver)}{_cause(timeline, giver, mark)}"
     due = "its own forward had pushed none" if own is None else f"its own was snapshot {mark.own}"
     where = "" if own is None else f", pushed in {_when(timeline, own)}"
@@ -106,7 +108,10 @@ def _stopped(timeline: Timeline) -> list[str]:
         return []
     both = "; the direct run ended in an error too" if timeline.raised_directly else ""
     band = timeline.bands[error.step]
-    return [f"The run stopped in {_article(band.full_title)}: {error.type}: {error.message}{both}."]
+    told = [f"The run stopped in {_article(band.full_title)}: {error.type}: {error.message}{both}."]
+    if error.type == "IndexError" and not band.first_flags and not timeline.raised_directly:
+        told.append("No first-module flag was left then: recomputes take one each.")
+    return told
 
 
 def _all_right(timeline: Timeline) -> tuple[str, ...]:

@@ -252,7 +252,7 @@ def _words_below(mark: Mark) -> str:
     if mark.misrun:
         return "ran otherwise"
     if mark.kind == "pop":
-        return "none was pushed" if mark.own is None else f"should be {mark.own}"
+        return "not its own" if mark.own is None else f"should be {mark.own}"
     return mark.raised[:_ERROR] or ("pushed none" if mark.kind == "no push" else "took none")
 
 

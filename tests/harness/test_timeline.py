@@ -8,6 +8,7 @@ import pytest
 
 from harness import case as c
 from harness.errors import HarnessFault
+from harness.mutants import matching
 from harness.pairing import pair
 from harness.session import Session
 from harness.story import tell
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 ONE = c.Autocast(c.Region(c.Linear()))
 TWICE = (c.Forward(), c.Backward(), c.Forward(), c.Backward())
 NESTED = c.Autocast(c.Region(c.Region(c.Linear())))
-NOT_RESTORED = "pytorch/quantization.py:FP8GlobalStateManager.restore_fp8_meta_tensors:delete:2"
+NO_FLAG = "*activation_recompute_forward.__enter__:delete:*", "_is_first_fp8_module.append("
+NOT_RESTORED = "*restore_fp8_meta_tensors:delete:*", "amax_history.copy_("
+"""Where mutants are, and what the one that is meant deletes; its number depends on the release."""
 
 
 def timeline(session: Session, graph: c.Node, schedule: tuple[c.Step, ...]) -> Timeline:
@@ -38,6 +41,14 @@ def pops(drawn: Timeline) -> list[tuple[int | None, int | None]]:
 
 def titles(drawn: Timeline) -> list[str]:
     return [band.full_title for band in drawn.bands]
+
+
+def without(session: Session, where: str, what: str) -> Session:
+    """Return a session under the mutant that deletes what is told so."""
+    (found,) = (
+        m.id for m in matching((where,)) if m.description.startswith("delete") and what in m.description
+    )
+    return Session(session.backend, with_mutant(found))
 
 
 @pytest.fixture
@@ -163,8 +174,20 @@ def test_what_waits_for_its_backward_when_a_run_stops_is_not_left_over(without_g
     assert [(left.snapshot, left.wrong) for row in drawn.rows for left in row.left] == [(0, False)]
 
 
+def test_a_run_that_stops_for_want_of_a_flag_says_that_none_was_left(te_session: Session) -> None:
+    session = without(te_session, *NO_FLAG)
+    try:
+        drawn = timeline(session, ONE, (c.Forward(), c.Backward()))
+    finally:
+        session.close()
+    assert tell(drawn) == (
+        "The run stopped in the backward of iteration 0: IndexError: pop from empty list.",
+        "No first-module flag was left then: recomputes take one each.",
+    )
+
+
 def test_scales_that_are_not_put_back_are_told(te_session: Session) -> None:
-    session = Session(te_session.backend, with_mutant(NOT_RESTORED))
+    session = without(te_session, *NOT_RESTORED)
     try:
         drawn = timeline(session, ONE, (c.Forward(), c.Backward()))
     finally:
@@ -211,6 +234,11 @@ def test_a_pop_of_what_was_never_seen_pushed_is_another_s() -> None:
     events = [runs(0), passes(0, pushed=(0,)), runs(0, 2), passes(0, 2, popped=(-1,))]
     *_, recompute = pair(events)[1]
     assert [(take.snapshot, take.own, take.wrong) for take in recompute.takes] == [(-1, 0, True)]
+
+
+def test_a_forward_takes_nothing_of_its_own() -> None:
+    _, second = pair([runs(0), passes(0, pushed=(0,)), runs(1), passes(1, popped=(0,))])[1]
+    assert [(take.snapshot, take.own, take.wrong) for take in second.takes] == [(0, None, True)]
 
 
 def test_a_module_that_runs_twice_in_a_region_takes_what_it_pushed_in_that_order() -> None:
