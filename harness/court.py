@@ -13,7 +13,7 @@ import msgspec
 from harness import case as c
 from harness.campaign import SHRUNK_ROUNDS, Failure, JudgingFault, chunks, rounds_of, shrink
 from harness.errors import HarnessError, HarnessFault
-from harness.execute import Inputs
+from harness.inputs import Inputs
 from harness.mutants import find
 from harness.mutation import Planted
 from harness.record import draw

@@ -14,9 +14,9 @@ from harness import case as c
 from harness.build import Model, make_recipe
 from harness.caller import Caller, Checkpointer, PlannedError
 from harness.errors import HarnessError, HarnessFault
-from harness.leaves import DTYPES
+from harness.inputs import Inputs
 from harness.recorder import Recorder
-from harness.trace import Quantity, RunError, Standstill, TensorKey, Trace
+from harness.trace import Closeup, Quantity, RunError, Standstill, TensorKey, Trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,34 +25,8 @@ if TYPE_CHECKING:
     from harness.probe import Probe
 
 LEARNING_RATE = 0.125
-_BATCH = 2
 _MESSAGE = 300
 """Characters of an error's message that are kept."""
-
-
-class Inputs:
-    """The tensors that a case's schedule needs, one per step, drawn once and shared by all its runs.
-
-    They are drawn on the CPU, so that every backend sees the same numbers.
-    """
-
-    def __init__(self, case: c.Case, device: torch.device) -> None:
-        generator = torch.Generator().manual_seed(case.seed)
-        shape = (case.rows // _BATCH, _BATCH, case.width)
-        self._tensors: list[torch.Tensor | None] = []
-        for step in case.schedule:
-            if isinstance(step, c.Forward | c.Backward | c.Evaluate):
-                drawn = torch.randn(shape, generator=generator) * step.magnitude
-                self._tensors.append(drawn.to(device, DTYPES[case.dtype]))
-            else:
-                self._tensors.append(None)
-
-    def __getitem__(self, step: int) -> torch.Tensor:
-        """Return the tensor of a step, [rows / 2, 2, width] in the case's dtype."""
-        tensor = self._tensors[step]
-        if tensor is None:
-            raise HarnessFault(f"step {step} of the schedule takes no tensor")
-        return tensor
 
 
 class _Pending(NamedTuple):
@@ -67,11 +41,17 @@ class Run:
     """One walk through a case's schedule. ``checkpointer`` None makes it the direct run."""
 
     def __init__(
-        self, case: c.Case, inputs: Inputs, backend: Backend, probe: Probe, checkpointer: Checkpointer | None
+        self,
+        case: c.Case,
+        inputs: Inputs,
+        backend: Backend,
+        probe: Probe,
+        checkpointer: Checkpointer | None,
+        closeup: Closeup | None = None,
     ) -> None:
         probe.reset()
         backend.seed(case.seed)
-        self.trace = Trace()
+        self.trace = Trace(closeup=closeup)
         self._case = case
         self._inputs = inputs
         self._backend = backend
@@ -99,6 +79,7 @@ class Run:
             self._cut_short = False
             with self._judged(number, step):
                 self._do(number, step)
+            self._recorder.step_ended()
             if self.trace.error is not None:
                 break
             if isinstance(step, c.Forward | c.Backward | c.Evaluate | c.Abandon):
@@ -107,6 +88,8 @@ class Run:
             self._open.pop().close()
         self.trace.rng_states = (*self._backend.rng_states(), *self._tracked_states())
         self._recorder.close()
+        if self.trace.closeup is not None:
+            self.trace.closeup.pending = tuple(iteration for iteration, *_ in self._pending)
         for region in self._model.regions:
             region.caller = None
         return self.trace
@@ -121,6 +104,7 @@ class Run:
     @contextmanager
     def _judged(self, number: int, step: c.Step) -> Iterator[None]:
         """Keep what a step raises, which is what the oracles judge, unless it is the harness's own error."""
+        self._recorder.step = number
         self._recorder.phase = 2 if isinstance(step, c.Backward) else 1
         try:
             yield
@@ -178,7 +162,7 @@ class Run:
             case c.LoadState():
                 self._load_state(extra=step.extra)
             case c.DeepCopy():
-                self._recorder.close()
+                self._recorder.unwatch()
                 self._model.deep_copy()
                 self._recorder.watch(self._model)
                 self._optimizer = None
@@ -314,14 +298,24 @@ def run_direct(case: c.Case, inputs: Inputs, backend: Backend, probe: Probe) -> 
 
 
 def run_checkpointed(
-    case: c.Case, inputs: Inputs, backend: Backend, probe: Probe, checkpointer: Checkpointer
+    case: c.Case,
+    inputs: Inputs,
+    backend: Backend,
+    probe: Probe,
+    checkpointer: Checkpointer,
+    closeup: Closeup | None = None,
 ) -> Trace:
-    """Run a case with its regions under a checkpointer."""
-    return _run(case, inputs, backend, probe, checkpointer)
+    """Run a case with its regions under a checkpointer, noting in ``closeup`` what a picture needs."""
+    return _run(case, inputs, backend, probe, checkpointer, closeup)
 
 
 def _run(
-    case: c.Case, inputs: Inputs, backend: Backend, probe: Probe, checkpointer: Checkpointer | None
+    case: c.Case,
+    inputs: Inputs,
+    backend: Backend,
+    probe: Probe,
+    checkpointer: Checkpointer | None,
+    closeup: Closeup | None = None,
 ) -> Trace:
     # With all older objects frozen, collecting what this run left costs a millisecond instead of hundreds,
     # and the backend's count of live tensors sees this run's alone. TE's modules hold reference cycles.
@@ -330,7 +324,7 @@ def _run(
         with warnings.catch_warnings():
             # TE's and torch's advice on how a case is written; made errors, they would change the run.
             warnings.simplefilter("ignore")
-            return Run(case, inputs, backend, probe, checkpointer).run()
+            return Run(case, inputs, backend, probe, checkpointer, closeup).run()
     finally:
         gc.collect()
         gc.unfreeze()

@@ -92,6 +92,28 @@ class Standstill(NamedTuple):
 
 
 @dataclass
+class Closeup:
+    """What only a picture of a run needs; noted where ``Trace.closeup`` is given one."""
+
+    modules: dict[str, str] = field(default_factory=dict)
+    """Each watched module by the name that events give it, and the name of its class."""
+    steps: list[int] = field(default_factory=list)
+    """Of each event, the step of the schedule in which it happened."""
+    iterations: dict[int, int] = field(default_factory=dict)
+    """Which iteration each step worked on, for the steps that work on one."""
+    restored: dict[int, bool] = field(default_factory=dict)
+    """Of each event that popped: whether the live scale and amax history were the same before and after."""
+    left: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """The snapshots in each module's queue when the run ended, the next to be popped first."""
+    left_elsewhere: dict[str, int] = field(default_factory=dict)
+    """Lengths of other queues when the run ended, by the module's path in the model, empty ones left out."""
+    first_flags: dict[int, int] = field(default_factory=dict)
+    """Length of the list of first-module flags after each step."""
+    pending: tuple[int, ...] = ()
+    """The iterations whose backward had not come when the run ended."""
+
+
+@dataclass
 class Trace:
     """All that a run leaves; what the oracles compare."""
 
@@ -113,6 +135,7 @@ class Trace:
     memory: dict[int, int] = field(default_factory=dict)
     """Bytes in live tensors after each iteration, from that of the first backward on."""
     error: RunError | None = None
+    closeup: Closeup | None = None
 
     def region_of(self, name: str) -> int | None:
         """Return the number of the innermost region that a parameter or an FP8 state belongs to."""

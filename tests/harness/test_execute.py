@@ -9,7 +9,8 @@ import torch
 
 from harness import case as c
 from harness.errors import HarnessFault
-from harness.execute import Inputs, Run, run_checkpointed, run_direct
+from harness.execute import Run, run_checkpointed, run_direct
+from harness.inputs import Inputs
 from harness.trace import TensorKey
 
 if TYPE_CHECKING:
