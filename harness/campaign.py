@@ -99,9 +99,9 @@ class Tally(msgspec.Struct):
         self.cases += 1
         self.features.update(features(case))
         self.oracles.update(verdict.evaluated)
-        issue = None if verdict.held else known_issues.explain(case, verdict)
-        if issue is not None:
-            self.known[issue.id] += 1
+        known = known_issues.explain(case, verdict.violations)
+        if known:
+            self.known[known[0].id] += 1
         else:
             self.violations.update({violation.oracle for violation in verdict.violations})
 
@@ -125,7 +125,7 @@ def kind_of(case: c.Case, verdict: Verdict) -> str | None:
 
     None if the case held, or shows a known issue: neither is news.
     """
-    if verdict.held or known_issues.explain(case, verdict) is not None:
+    if verdict.held or known_issues.explain(case, verdict.violations):
         return None
     nearest = min(verdict.violations, key=lambda violation: _PRIMARY.index(violation.oracle))
     return nearest.signature

@@ -145,10 +145,7 @@ class Run:
 
     def _rearrange(self, step: c.Step) -> None:
         """Do a step that runs nothing by itself."""
-        # What it makes TE allocate is there for good after the backward of a forward to come.
-        self._steady = False
-        self._settles = self._iterations
-        self.trace.memory.clear()
+        self._unsettle()
         match step:
             case c.OpenAutocast():
                 self._open.append(ExitStack())
@@ -167,7 +164,15 @@ class Run:
                 self._recorder.watch(self._model)
                 self._optimizer = None
 
+    def _unsettle(self) -> None:
+        """What TE is made to allocate now is there for good after the backward of a forward to come."""
+        self._steady = False
+        self._settles = self._iterations
+        self.trace.memory.clear()
+
     def _forward(self, data: torch.Tensor, step: c.Forward) -> None:
+        if step.first_microbatch:
+            self._unsettle()
         iteration = self._begin_iteration()
         for _, parameter in self._model.parameters:
             parameter.grad = None
@@ -187,7 +192,7 @@ class Run:
             raise HarnessFault("a backward without a pending forward: the case was not checked")
         # What the backward does belongs to the iteration of its forward.
         self._recorder.iteration = going[0].iteration
-        if step.losses > 1:
+        if step.losses > 1 or step.retain:
             self.trace.mixed |= {forward.iteration for forward in going}
         if not step.retain:
             del self._pending[taken]

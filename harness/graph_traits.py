@@ -128,8 +128,8 @@ def _first(node: c.Node) -> Iterator[c.Node]:
 
 
 def _saves_nothing(case: c.Case) -> bool:
-    """Tell whether a non-reentrant region is entered with gradients, and none is on at any of its modules."""
-    return any(
+    """Tell whether a non-reentrant region is entered with gradients, and nothing in it needs one."""
+    return _has_frozen_start(case) or any(
         not region.use_reentrant
         and _enters_with_gradients(above)
         and (
@@ -137,6 +137,16 @@ def _saves_nothing(case: c.Case) -> bool:
             or not any(_enters_with_gradients(below) for below in _modules_in(region))
         )
         for region, above in _regions(case)
+    )
+
+
+def _has_frozen_start(case: c.Case) -> bool:
+    """Tell whether a non-reentrant region of frozen modules is given an input that needs no gradient."""
+    return not case.input_requires_grad and any(
+        isinstance(node, c.Region)
+        and not node.use_reentrant
+        and all(leaf.frozen for leaf in c.walk(node) if isinstance(leaf, c.Module))
+        for node in _first(case.graph)
     )
 
 
@@ -149,14 +159,14 @@ def _modules_in(region: c.Region) -> Iterator[Above]:
 
 def _drops_a_module(case: c.Case) -> bool:
     return any(
-        isinstance(node, c.Discard) and bool(enclosing(above)) for node, above in with_parents(case.graph)
+        isinstance(node, c.Discard) and not any(isinstance(below, c.Region) for below in c.walk(node))
+        for node in c.walk(case.graph)
     )
 
 
-def _changes_input(case: c.Case, *, reentrant: bool) -> bool:
+def _changes_input_in_place(case: c.Case) -> bool:
     return any(
-        region.use_reentrant == reentrant
-        and any(isinstance(node, c.Residual) and node.in_place for node in above)
+        not region.use_reentrant and any(isinstance(node, c.Residual) and node.in_place for node in above)
         for region, above in _regions(case)
     )
 
@@ -239,9 +249,8 @@ TRAITS: Final[dict[str, Callable[[c.Case], bool]]] = {
     "non-reentrant region without input gradient": _starts_without_gradient,
     "non-reentrant region that saves nothing": _saves_nothing,
     "result of a region dropped": lambda case: bool(dropped_regions(case)),
-    "result of a module in a region dropped": _drops_a_module,
-    "input of a reentrant region changed in place": lambda case: _changes_input(case, reentrant=True),
-    "input of a non-reentrant region changed in place": lambda case: _changes_input(case, reentrant=False),
+    "result of a module dropped": _drops_a_module,
+    "input of a non-reentrant region changed in place": _changes_input_in_place,
     "input given twice": lambda case: _is_given(case, "twice"),
     "input given by keyword too": lambda case: _is_given(case, "by keyword too"),
     "input given in a list too": lambda case: _is_given(case, "in a list too"),

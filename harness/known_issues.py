@@ -1,7 +1,7 @@
 """Known issues: faults of Transformer Engine that are understood, and the rules by which a violation is one.
 
-The file of issues is data. A rule names features of a case and oracles: it matches a verdict whose case has
-all of those features, where no other oracle objects.
+The file of issues is data. A rule names features of a case and oracles: it tells that in a case with all of
+those features, those oracles may object.
 """
 
 from __future__ import annotations
@@ -14,15 +14,33 @@ import msgspec
 
 from harness.beyond import BEYOND, features_beyond
 from harness.errors import HarnessFault
-from harness.violations import OracleName
+from harness.violations import OracleName, Violation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from harness import case as c
-    from harness.verdict import Verdict
 
 FILE = Path(__file__).with_name("known_issues.toml")
+
+
+class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What tells a fault: features that a case has, all of them, and the oracles that may object."""
+
+    features: tuple[str, ...]
+    oracles: tuple[OracleName, ...]
+    errors: tuple[str, ...] = ()
+    """Parts of messages, one of which an error has where the oracle "same errors" objects."""
+
+    def applies(self, features: frozenset[str]) -> bool:
+        """Tell whether a case with these features may show the fault."""
+        return {*self.features} <= features
+
+    def covers(self, violation: Violation) -> bool:
+        """Tell whether a violation is one that the fault leads to."""
+        if violation.oracle not in self.oracles:
+            return False
+        return violation.oracle != "same errors" or any(part in violation.message for part in self.errors)
 
 
 class Issue(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -33,16 +51,13 @@ class Issue(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     mechanism: str
     releases: tuple[str, str]
     """The first and the last release that have it."""
-    features: tuple[str, ...]
-    oracles: tuple[OracleName, ...]
+    rule: tuple[Rule, ...]
+    """Any of these tells it."""
     pinned: tuple[str, ...]
     """Fingerprints of the cases in the corpus that show it, the plainest first."""
+    neighbour: str
+    """Fingerprint of a case in the corpus like the plainest one, but without the feature: it holds."""
     upstream: str = ""
-
-    def matches(self, case: c.Case, verdict: Verdict) -> bool:
-        """Tell whether a violated case shows this fault, and nothing that is not known of it."""
-        fired = {violation.oracle for violation in verdict.violations}
-        return bool(fired) and fired <= {*self.oracles} and {*self.features} <= features_beyond(case)
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,16 +76,33 @@ def load(path: Path = FILE) -> tuple[Issue, ...]:
     for number, issue in enumerate(issues):
         if any(issue.id == other.id for other in issues[:number]):
             raise HarnessFault(f"{path}: {issue.id} comes twice")
-        for name in issue.features:
+        for name in (name for rule in issue.rule for name in rule.features):
             if name not in BEYOND:
                 raise HarnessFault(f"{path}: {issue.id}: there is no feature {name!r}")
     return tuple(issues)
 
 
-def explain(case: c.Case, verdict: Verdict, issues: Sequence[Issue] | None = None) -> Issue | None:
-    """Return the first known issue that a violated case shows, or None for a new one."""
-    known = _known() if issues is None else issues
-    return next((issue for issue in known if issue.matches(case, verdict)), None)
+def explain(
+    case: c.Case, violations: Sequence[Violation], issues: Sequence[Issue] | None = None
+) -> tuple[Issue, ...]:
+    """Return the known issues that explain a case's violations, the most telling first; none for a new fault.
+
+    Every violation must be one that some issue, whose features the case has, leads to.
+    """
+    features = features_beyond(case)
+    possible = [
+        (issue, rule)
+        for issue in (_known() if issues is None else issues)
+        for rule in issue.rule
+        if rule.applies(features)
+    ]
+    found: dict[str, Issue] = {}
+    for violation in violations:
+        covering = [issue for issue, rule in possible if rule.covers(violation)]
+        if not covering:
+            return ()
+        found.update({issue.id: issue for issue in covering})
+    return tuple(found.values())
 
 
 @cache

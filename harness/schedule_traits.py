@@ -38,6 +38,12 @@ def _evaluates_with_gradients(case: c.Case) -> bool:
     return around and any(isinstance(step, c.Evaluate) for step in case.schedule)
 
 
+def _tells_microbatch_to_recomputing(case: c.Case) -> bool:
+    """Tell whether a module that recomputes itself is told first microbatches from others."""
+    told = any(isinstance(step, c.Forward) and step.first_microbatch is not None for step in case.schedule)
+    return told and any(isinstance(node, c.LayerNormMLP) and node.recompute for node in c.walk(case.graph))
+
+
 def _infers_first(case: c.Case) -> bool:
     running = (step for step in case.schedule if isinstance(step, c.Forward | c.Evaluate))
     first = next(running, None)
@@ -64,5 +70,6 @@ TRAITS: Final[dict[str, Callable[[c.Case], bool]]] = {
     "first microbatches told": _any(
         lambda step: isinstance(step, c.Forward) and step.first_microbatch is not None
     ),
+    "first microbatches told to a module that recomputes itself": _tells_microbatch_to_recomputing,
 }
 """The traits, each with what tells whether a case has it."""

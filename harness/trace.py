@@ -129,7 +129,8 @@ class Trace:
     failed: list[int] = field(default_factory=list)
     """The steps in which a region raised as the case says."""
     mixed: set[int] = field(default_factory=set)
-    """The iterations whose recomputes are not told apart: those steps', and what shares a backward."""
+    """The iterations whose recomputes are not told apart: those steps', and where backward and forward are
+    not one for one."""
     standstills: list[Standstill] = field(default_factory=list)
     rng_states: tuple[torch.Tensor, ...] = ()
     memory: dict[int, int] = field(default_factory=dict)

@@ -28,10 +28,10 @@ TWISTS: Final[tuple[Twist, ...]] = (
     graph.changed_in_place, graph.with_recipe_of_its_own, graph.under_another_checkpoint, graph.given_more,
     graph.without_te_modules, graph.evaluated_with_gradients, graph.tracked_dropout,
     graph.recomputing_under_torch_autocast, graph.reused,
-    schedule.abandoned, schedule.out_of_order, schedule.joined, schedule.retained, schedule.by_grad,
+    schedule.abandoned, schedule.out_of_order, schedule.joined, schedule.retained,
     schedule.evaluated_amid, schedule.in_one_autocast, schedule.with_recipe_changed,
     schedule.with_state_loaded, schedule.with_extra_state_loaded_amid, schedule.deep_copied,
-    schedule.raising, schedule.in_microbatches, graph.inferred_first,
+    schedule.raising, schedule.in_microbatches, graph.inferred_first, schedule.by_grad,
 )  # fmt: skip
 """What takes a case beyond the contract, in the order in which they are applied: those that number modules or
 regions come after those that add some."""

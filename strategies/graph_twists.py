@@ -8,6 +8,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from harness import case as c
+from strategies.regions import Function, is_recognised
 from strategies.trees import appended, begun, ended, mapped, with_body, with_region, without_switches
 
 _FLAGS: Final = st.sampled_from([True, False])
@@ -19,14 +20,23 @@ _OTHER_RECIPES: Final[list[c.Recipe]] = [
 
 
 def _region_numbers(case: c.Case) -> st.SearchStrategy[int]:
-    return st.integers(0, len(c.regions(case)) - 1)
+    """Draw the number of a region, but of no frozen backbone: nothing in one may come to need a gradient."""
+    regions = c.regions(case)
+    frozen = all(node.frozen for node in c.walk(regions[0]) if isinstance(node, c.Module))
+    return st.integers(int(frozen and not case.input_requires_grad), len(regions) - 1)
 
 
 @st.composite
 def nested(draw: st.DrawFn, case: c.Case) -> c.Case:
     """Put the body of a region into a region of its own."""
     number, use_reentrant = draw(_region_numbers(case)), draw(_FLAGS)
-    return with_body(case, number, lambda body: c.Region(body, use_reentrant=use_reentrant))
+
+    def inner(body: c.Node) -> c.Region:
+        # Without TE modules it would go to PyTorch's checkpoint, which is entered with gradients off.
+        function: Function = "module" if is_recognised(body, "module") else "callable"
+        return c.Region(body, use_reentrant, function)
+
+    return with_body(case, number, inner)
 
 
 @st.composite
@@ -89,20 +99,25 @@ def saving_nothing(draw: st.DrawFn, case: c.Case) -> c.Case:
 
 @st.composite
 def with_result_dropped(draw: st.DrawFn, case: c.Case) -> c.Case:
-    """Drop the result of a region, or that of a module in one."""
-    module = draw(st.sampled_from(_FP8_MODULES))
-    if draw(_FLAGS):
-        return ended(case, c.Autocast(c.Discard(c.Region(module, use_reentrant=draw(_FLAGS)))))
-    return appended(case, draw(_region_numbers(case)), c.Discard(module))
+    """Drop the result of a region, that of a module in one, or that of a module before one."""
+    module, use_reentrant = draw(st.sampled_from(_FP8_MODULES)), draw(_FLAGS)
+    place = draw(st.sampled_from(["region", "in a region", "before a region"]))
+    if place == "region":
+        return ended(case, c.Autocast(c.Discard(c.Region(module, use_reentrant))))
+    if place == "in a region":
+        return appended(case, draw(_region_numbers(case)), c.Discard(module))
+    return ended(case, c.Autocast(c.Chain((c.Discard(module), c.Region(c.Linear(), use_reentrant)))))
 
 
-@st.composite
-def changed_in_place(draw: st.DrawFn, case: c.Case) -> c.Case:
-    """End with a residual that is added up in place, around a region that saves its input in FP8."""
-    region = c.Region(c.Linear(), use_reentrant=draw(_FLAGS))
+def changed_in_place(case: c.Case) -> st.SearchStrategy[c.Case]:
+    """End with a residual that is added up in place, around a region that saves its input in FP8.
+
+    A reentrant region saves its input itself, and autograd says that it was changed.
+    """
+    region = c.Region(c.Linear(), use_reentrant=False)
     changed = ended(case, c.Autocast(c.Residual(region, in_place=True)))
-    # In high precision the linear saves its input itself, which autograd then finds changed.
-    return msgspec.structs.replace(changed, recipe=c.DelayedScaling(), torch_autocast=False)
+    # So it would say of the linear in high precision, with and without a checkpoint.
+    return st.just(msgspec.structs.replace(changed, recipe=c.DelayedScaling(), torch_autocast=False))
 
 
 @st.composite
@@ -114,6 +129,9 @@ def with_recipe_of_its_own(draw: st.DrawFn, case: c.Case) -> c.Case:
     if draw(_FLAGS):
         return appended(case, draw(_region_numbers(case)), c.Autocast(module, recipe=recipe))
     region = c.Region(module, use_reentrant=draw(_FLAGS))
+    if isinstance(case.recipe, c.HighPrecision):
+        # Inside an autocast that is off, no autocast ever updates its scales, recomputed or not.
+        case = msgspec.structs.replace(case, recipe=c.DelayedScaling())
     return ended(case, c.Autocast(c.Autocast(region, recipe=recipe)))
 
 
@@ -162,8 +180,17 @@ def evaluated_with_gradients(draw: st.DrawFn, case: c.Case) -> c.Case:
 
 @st.composite
 def reused(draw: st.DrawFn, case: c.Case) -> c.Case:
-    """Use a module once more: in the same region, in another of its own, or outside all."""
-    numbers = [number for number, leaf in enumerate(c.modules(case)) if type(leaf) in _REUSABLE]
+    """Use a module once more: in the same region, in another of its own, or outside all.
+
+    One iteration comes after the other: what reentrant regions give a parameter is added to what is there
+    one by one, and directly in another order.
+    """
+    case = _one_by_one(case)
+    numbers = [
+        number
+        for number, leaf in enumerate(c.modules(case))
+        if type(leaf) in _REUSABLE and not getattr(leaf, "recompute", False)
+    ]
     if not numbers:
         case = ended(case, c.Autocast(c.Region(c.Linear())))
         numbers = [len(c.modules(case)) - 1]
@@ -174,6 +201,17 @@ def reused(draw: st.DrawFn, case: c.Case) -> c.Case:
     module = draw(st.sampled_from(_FP8_MODULES))
     twice = c.Chain((module, c.Reuse(len(c.modules(case)))))
     return ended(case, c.Autocast(c.Region(twice, use_reentrant=draw(_FLAGS))))
+
+
+def _one_by_one(case: c.Case) -> c.Case:
+    backwards = iter([step for step in case.schedule if isinstance(step, c.Backward)])
+    steps: list[c.Step] = []
+    for step in case.schedule:
+        if isinstance(step, c.Forward):
+            steps += [step, next(backwards)]
+        elif not isinstance(step, c.Backward):
+            steps.append(step)
+    return msgspec.structs.replace(case, schedule=tuple(steps))
 
 
 def tracked_dropout(case: c.Case) -> st.SearchStrategy[c.Case]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from harness import case as c
 from harness.validity import pending_after
 from strategies.grad_modes import evaluations_of
-from strategies.trees import ended, mapped, with_regions, with_steps
+from strategies.trees import ended, mapped, with_steps
 
 _Steps: TypeAlias = tuple[c.Step, ...]
 
@@ -79,17 +79,23 @@ def retained(case: c.Case) -> st.SearchStrategy[c.Case]:
 def by_grad(case: c.Case) -> st.SearchStrategy[c.Case]:
     """Take all gradients by ``autograd.grad``, which reentrant regions refuse by their nature."""
 
-    def changed(region: c.Region) -> c.Region:
-        contexts = region.contexts
+    def changed(node: c.Node) -> c.Node:
+        if isinstance(node, c.TransformerLayer):
+            # Its own region is reentrant.
+            return msgspec.structs.replace(node, recompute=False)
+        if not isinstance(node, c.Region):
+            return node
+        contexts = node.contexts
         if contexts is not None and contexts.forward == "no_grad":
             contexts = msgspec.structs.replace(contexts, forward="null")
-        return msgspec.structs.replace(region, use_reentrant=False, contexts=contexts)
+        return msgspec.structs.replace(node, use_reentrant=False, contexts=contexts)
 
     steps = (
         msgspec.structs.replace(step, way="grad") if isinstance(step, c.Backward) else step
         for step in case.schedule
     )
-    return st.just(msgspec.structs.replace(with_regions(case, changed), schedule=tuple(steps)))
+    graph = mapped(case.graph, changed)
+    return st.just(msgspec.structs.replace(case, graph=graph, schedule=tuple(steps)))
 
 
 @st.composite
@@ -159,7 +165,11 @@ def with_extra_state_loaded_amid(case: c.Case) -> st.SearchStrategy[c.Case]:
 
 @st.composite
 def deep_copied(draw: st.DrawFn, case: c.Case) -> c.Case:
-    """Replace the modules by deep copies, and run one more iteration."""
+    """Replace the modules by deep copies, and run one more iteration.
+
+    Without a tracker: its generators, which the modules hold, cannot be copied.
+    """
+    case = msgspec.structs.replace(case, rng_tracker=False)
     place = draw(st.sampled_from(_places(case, pending=False)))
     return with_steps(with_steps(case, c.DeepCopy(), place=place), c.Forward(8.0), c.Backward())
 

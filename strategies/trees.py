@@ -40,12 +40,6 @@ def with_body(case: c.Case, number: int, change: Callable[[c.Node], c.Node]) -> 
     return with_region(case, number, lambda region: msgspec.structs.replace(region, body=change(region.body)))
 
 
-def with_regions(case: c.Case, change: Callable[[c.Region], c.Node]) -> c.Case:
-    """Return the case with every region changed."""
-    graph = mapped(case.graph, lambda node: change(node) if isinstance(node, c.Region) else node)
-    return msgspec.structs.replace(case, graph=graph)
-
-
 def appended(case: c.Case, number: int, node: c.Node) -> c.Case:
     """Return the case with a node after the body of one region, under the grad mode of its result."""
     return with_body(without_switches(case), number, lambda body: _followed(body, node))

@@ -9,7 +9,6 @@ import pytest
 from harness import case as c
 from harness import known_issues
 from harness.errors import HarnessFault
-from harness.verdict import Verdict
 from harness.violations import OracleName, Violation
 
 ISSUE = """
@@ -18,17 +17,19 @@ id = "nested"
 sentence = "Nested regions leave snapshots."
 mechanism = "pytorch/distributed.py:activation_recompute_forward.__exit__"
 releases = ["2.5.0", "2.20.2"]
+pinned = []
+neighbour = ""
+
+[[issue.rule]]
 features = ["nested regions"]
 oracles = ["FIFO drained", "FP8 state"]
-pinned = []
 """
 PLAIN = c.Case(graph=c.Autocast(c.Region(c.Linear())), schedule=(c.Forward(), c.Backward()))
 NESTED = c.Case(graph=c.Autocast(c.Region(c.Region(c.Linear()))), schedule=(c.Forward(), c.Backward()))
 
 
-def verdict(case: c.Case, *oracles: OracleName) -> Verdict:
-    violations = tuple(Violation(oracle=name, iteration=0, message="x") for name in oracles)
-    return Verdict(fingerprint=case.fingerprint, violations=violations)
+def violation(oracle: OracleName, message: str = "x") -> Violation:
+    return Violation(oracle=oracle, iteration=0, message=message)
 
 
 def issues(tmp_path: Path, text: str = ISSUE) -> tuple[known_issues.Issue, ...]:
@@ -37,10 +38,12 @@ def issues(tmp_path: Path, text: str = ISSUE) -> tuple[known_issues.Issue, ...]:
     return known_issues.load(path)
 
 
-def test_a_violation_is_known_where_feature_and_oracles_are(tmp_path: Path) -> None:
-    issue = known_issues.explain(NESTED, verdict(NESTED, "FIFO drained"), issues(tmp_path))
-    assert issue is not None
-    assert issue.id == "nested"
+def explained(tmp_path: Path, case: c.Case, *violations: Violation, text: str = ISSUE) -> list[str]:
+    return [issue.id for issue in known_issues.explain(case, violations, issues(tmp_path, text))]
+
+
+def test_a_violation_is_known_where_feature_and_oracle_are(tmp_path: Path) -> None:
+    assert explained(tmp_path, NESTED, violation("FIFO drained")) == ["nested"]
 
 
 @pytest.mark.parametrize(
@@ -52,7 +55,20 @@ def test_a_violation_is_known_where_feature_and_oracles_are(tmp_path: Path) -> N
     ],
 )
 def test_anything_else_is_new(tmp_path: Path, case: c.Case, oracles: tuple[OracleName, ...]) -> None:
-    assert known_issues.explain(case, verdict(case, *oracles), issues(tmp_path)) is None
+    assert explained(tmp_path, case, *map(violation, oracles)) == []
+
+
+def test_an_error_is_known_by_a_part_of_its_message(tmp_path: Path) -> None:
+    text = ISSUE.replace('["FIFO drained", "FP8 state"]', '["same errors"]\nerrors = ["empty deque"]')
+    assert explained(tmp_path, NESTED, violation("same errors", "IndexError: empty deque"), text=text)
+    assert not explained(tmp_path, NESTED, violation("same errors", "IndexError: else"), text=text)
+
+
+def test_two_issues_may_explain_a_case_together_and_neither_alone(tmp_path: Path) -> None:
+    other = ISSUE.replace('"nested"', '"other"').replace('["FIFO drained", "FP8 state"]', '["outputs"]')
+    both = (violation("outputs"), violation("FIFO drained"))
+    assert explained(tmp_path, NESTED, *both, text=ISSUE + other) == ["other", "nested"]
+    assert explained(tmp_path, NESTED, *both, text=other) == []
 
 
 @pytest.mark.parametrize(
@@ -66,7 +82,3 @@ def test_anything_else_is_new(tmp_path: Path, case: c.Case, oracles: tuple[Oracl
 def test_a_file_of_issues_that_makes_no_sense_is_a_fault(tmp_path: Path, text: str, complaint: str) -> None:
     with pytest.raises(HarnessFault, match=complaint):
         issues(tmp_path, text)
-
-
-def test_the_issues_that_come_with_the_harness_can_be_read() -> None:
-    assert known_issues.load() is not None
