@@ -76,10 +76,27 @@ def _runs_operations_in_fp8(case: c.Case) -> bool:
 
 
 def _recomputes_itself_in_a_region(case: c.Case) -> bool:
+    """Tell whether such a module runs with gradients on in the forward of its region."""
     return any(
-        isinstance(node, c.LayerNormMLP) and node.recompute and bool(enclosing(above))
+        isinstance(node, c.LayerNormMLP)
+        and node.recompute
+        and bool(enclosing(above))
+        and _keeps_gradients(above)
         for node, above in with_parents(case.graph)
     )
+
+
+def _keeps_gradients(above: Above) -> bool:
+    """Tell whether gradients are on here in a forward: a reentrant region switches them off at first."""
+    on = True
+    for node in above:
+        if isinstance(node, c.Region):
+            on = on and not node.use_reentrant
+            if node.contexts is not None and node.contexts.forward != "null":
+                on = node.contexts.forward == "enable_grad"
+        elif isinstance(node, c.GradMode):
+            on = node.mode not in _OFF
+    return on
 
 
 def _recomputes_attention(case: c.Case, *, in_region: bool) -> bool:
@@ -207,12 +224,22 @@ def _uses(case: c.Case) -> Iterator[list[Above]]:
     return (places for places in uses if len(places) > 1)
 
 
-def _is_used_in(case: c.Case, regions: int, outside: bool) -> bool:
+def _is_used_in(case: c.Case, regions: int, *, outside: bool) -> bool:
     """Tell whether a module is used again in so many regions, and outside them."""
     return any(
         len({id(enclosing(above)[-1]) for above in places if enclosing(above)}) == regions
         and any(not enclosing(above) for above in places) == outside
         for places in _uses(case)
+    )
+
+
+def _is_used_twice_in(case: c.Case, *, reentrant: bool) -> bool:
+    """Tell whether a region of this kind uses a module more than once."""
+    inside = ([enclosing(above)[-1] for above in places if enclosing(above)] for places in _uses(case))
+    return any(
+        sum(other is region for other in regions) > 1 and region.use_reentrant == reentrant
+        for regions in inside
+        for region in regions
     )
 
 
@@ -240,7 +267,7 @@ def _recomputes_itself_under_torch_autocast(case: c.Case) -> bool:
 TRAITS: Final[dict[str, Callable[[c.Case], bool]]] = {
     "nested regions": has_nested_regions,
     "te.ops in a region": _runs_operations_in_fp8,
-    "module that recomputes itself in a region": _recomputes_itself_in_a_region,
+    "module that recomputes itself in a forward of a region": _recomputes_itself_in_a_region,
     "core attention recomputed in a region": lambda case: _recomputes_attention(case, in_region=True),
     "core attention recomputed outside regions": lambda case: _recomputes_attention(case, in_region=False),
     "autocast opened in a reentrant region": _opens_in_reentrant,
@@ -257,7 +284,8 @@ TRAITS: Final[dict[str, Callable[[c.Case], bool]]] = {
     "torch's modules given what PyTorch's checkpoint refuses": _gives_torch_what_it_refuses,
     "PyTorch's checkpoint": lambda case: _is_checkpointed_by(case, "torch"),
     "checkpoint_wrapper": lambda case: _is_checkpointed_by(case, "wrapper"),
-    "module used twice in a region": lambda case: _is_used_in(case, regions=1, outside=False),
+    "module used twice in a reentrant region": lambda case: _is_used_twice_in(case, reentrant=True),
+    "module used twice in a non-reentrant region": lambda case: _is_used_twice_in(case, reentrant=False),
     "module used in two regions": lambda case: _is_used_in(case, regions=2, outside=False),
     "module used in a region and outside": lambda case: _is_used_in(case, regions=1, outside=True),
     "module used twice outside regions": lambda case: _is_used_in(case, regions=0, outside=True),

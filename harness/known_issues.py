@@ -85,9 +85,9 @@ def load(path: Path = FILE) -> tuple[Issue, ...]:
 def explain(
     case: c.Case, violations: Sequence[Violation], issues: Sequence[Issue] | None = None
 ) -> tuple[Issue, ...]:
-    """Return the known issues that explain a case's violations, the most telling first; none for a new fault.
+    """Return the known issues that explain a case's violations, first what explains most.
 
-    Every violation must be one that some issue, whose features the case has, leads to.
+    Every violation must be one that some issue, whose features the case has, leads to; else there are none.
     """
     features = features_beyond(case)
     possible = [
@@ -96,13 +96,14 @@ def explain(
         for rule in issue.rule
         if rule.applies(features)
     ]
-    found: dict[str, Issue] = {}
+    covered: dict[str, tuple[Issue, int]] = {}
     for violation in violations:
-        covering = [issue for issue, rule in possible if rule.covers(violation)]
+        covering = {issue.id: issue for issue, rule in possible if rule.covers(violation)}
         if not covering:
             return ()
-        found.update({issue.id: issue for issue in covering})
-    return tuple(found.values())
+        for name, issue in covering.items():
+            covered[name] = (issue, covered.get(name, (issue, 0))[1] + 1)
+    return tuple(issue for issue, _ in sorted(covered.values(), key=lambda found: -found[1]))
 
 
 @cache
