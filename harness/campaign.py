@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, Phase, Verbosity
 
 from harness import case as c
 from harness import known_issues
+from harness.beyond import features_beyond
 from harness.errors import HarnessFault, ReleaseLacks
 from harness.features import features
 
@@ -98,6 +99,7 @@ class Tally(msgspec.Struct):
         """Add one judged case; one that shows a known issue counts as that, and not its violations."""
         self.cases += 1
         self.features.update(features(case))
+        self.features.update(features_beyond(case))
         self.oracles.update(verdict.evaluated)
         known = known_issues.explain(case, verdict.violations)
         if known:

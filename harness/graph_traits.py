@@ -6,6 +6,7 @@ import itertools
 from typing import TYPE_CHECKING, Final
 
 from harness import case as c
+from harness.validity import pending_at_most
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -75,13 +76,17 @@ def _runs_operations_in_fp8(case: c.Case) -> bool:
     )
 
 
-def _recomputes_itself_in_a_region(case: c.Case) -> bool:
-    """Tell whether such a module runs with gradients on in the forward of its region."""
+def _shares_its_queue(case: c.Case) -> bool:
+    """Tell whether a module that recomputes itself stands in a region, so that both push to its queue.
+
+    They get into each other's way where it runs with gradients on in the forward of the region, or where
+    a further forward has pushed before the backward.
+    """
     return any(
         isinstance(node, c.LayerNormMLP)
         and node.recompute
         and bool(enclosing(above))
-        and _keeps_gradients(above)
+        and (_keeps_gradients(above) or pending_at_most(case) > 1)
         for node, above in with_parents(case.graph)
     )
 
@@ -243,6 +248,19 @@ def _is_used_twice_in(case: c.Case, *, reentrant: bool) -> bool:
     )
 
 
+def _is_used_in_inference_mode_and_not(case: c.Case) -> bool:
+    return any(
+        len(
+            {
+                any(isinstance(node, c.GradMode) and node.mode == "inference_mode" for node in above)
+                for above in places
+            }
+        )
+        > 1
+        for places in _uses(case)
+    )
+
+
 def _is_used_with_fp8_and_without(case: c.Case) -> bool:
     return any(len({_in_fp8(case, above) for above in places}) > 1 for places in _uses(case))
 
@@ -267,7 +285,7 @@ def _recomputes_itself_under_torch_autocast(case: c.Case) -> bool:
 TRAITS: Final[dict[str, Callable[[c.Case], bool]]] = {
     "nested regions": has_nested_regions,
     "te.ops in a region": _runs_operations_in_fp8,
-    "module that recomputes itself in a forward of a region": _recomputes_itself_in_a_region,
+    "module that recomputes itself shares its queue with a region": _shares_its_queue,
     "core attention recomputed in a region": lambda case: _recomputes_attention(case, in_region=True),
     "core attention recomputed outside regions": lambda case: _recomputes_attention(case, in_region=False),
     "autocast opened in a reentrant region": _opens_in_reentrant,
@@ -289,6 +307,7 @@ TRAITS: Final[dict[str, Callable[[c.Case], bool]]] = {
     "module used in two regions": lambda case: _is_used_in(case, regions=2, outside=False),
     "module used in a region and outside": lambda case: _is_used_in(case, regions=1, outside=True),
     "module used twice outside regions": lambda case: _is_used_in(case, regions=0, outside=True),
+    "module used in inference mode and outside": _is_used_in_inference_mode_and_not,
     "module used with FP8 and without": _is_used_with_fp8_and_without,
     "tracked dropout in a region": _tracks_dropout_in_a_region,
     "module that recomputes itself under torch autocast": _recomputes_itself_under_torch_autocast,

@@ -106,6 +106,12 @@ def explain(
     return tuple(issue for issue, _ in sorted(covered.values(), key=lambda found: -found[1]))
 
 
+def may_be_known(case: c.Case) -> bool:
+    """Tell whether a case has the features of a known issue."""
+    features = features_beyond(case)
+    return any(rule.applies(features) for issue in _known() for rule in issue.rule)
+
+
 @cache
 def _known() -> tuple[Issue, ...]:
     return load()

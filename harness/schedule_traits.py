@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from harness import case as c
 from harness.validity import pending_after
 
@@ -25,6 +27,14 @@ def _amid(kind: type[c.Step]) -> Callable[[c.Case], bool]:
         isinstance(step, kind) and pending > 0
         for step, pending in zip(case.schedule, pending_after(case.schedule), strict=True)
     )
+
+
+def _recipes_differ_in_the_algorithm(case: c.Case) -> bool:
+    """Tell whether two delayed-scaling recipes are alike but for how they take amaxes from a history."""
+    own = (node.recipe for node in c.walk(case.graph) if isinstance(node, c.Autocast))
+    changed = (step.recipe for step in case.schedule if isinstance(step, c.SetRecipe))
+    delayed = {recipe for recipe in (case.recipe, *own, *changed) if isinstance(recipe, c.DelayedScaling)}
+    return len({msgspec.structs.replace(recipe, algorithm="max") for recipe in delayed}) < len(delayed)
 
 
 def _evaluates_with_gradients(case: c.Case) -> bool:
@@ -60,6 +70,7 @@ TRAITS: Final[dict[str, Callable[[c.Case], bool]]] = {
     "evaluation with gradients on around a region": _evaluates_with_gradients,
     "first forward in inference mode": _infers_first,
     "several steps in one autocast": _any(lambda step: isinstance(step, c.OpenAutocast)),
+    "recipes that differ in the algorithm alone": _recipes_differ_in_the_algorithm,
     "recipe changed": _any(lambda step: isinstance(step, c.SetRecipe)),
     "recipe changed while a graph is pending": _amid(c.SetRecipe),
     "state loaded": _any(lambda step: isinstance(step, c.LoadState) and not step.extra),

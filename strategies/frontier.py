@@ -12,10 +12,12 @@ import msgspec
 from hypothesis import strategies as st
 
 from harness import case as c
+from harness.known_issues import may_be_known
 from strategies import graph_twists as graph
 from strategies import schedule_twists as schedule
 from strategies.contract import contract
 from strategies.frozen import thawed
+from strategies.weights import weighted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,18 +29,18 @@ TWISTS: Final[tuple[Twist, ...]] = (
     graph.opened_inside, graph.without_gradient, graph.saving_nothing, graph.with_result_dropped,
     graph.changed_in_place, graph.with_recipe_of_its_own, graph.under_another_checkpoint, graph.given_more,
     graph.without_te_modules, graph.evaluated_with_gradients, graph.tracked_dropout,
-    graph.recomputing_under_torch_autocast, graph.reused,
-    schedule.abandoned, schedule.out_of_order, schedule.joined, schedule.retained,
+    graph.recomputing_under_torch_autocast, graph.reused, graph.inferred_first,
+    schedule.abandoned, schedule.out_of_order, schedule.joined,
     schedule.evaluated_amid, schedule.in_one_autocast, schedule.with_recipe_changed,
     schedule.with_state_loaded, schedule.with_extra_state_loaded_amid, schedule.deep_copied,
-    schedule.raising, schedule.in_microbatches, graph.inferred_first, schedule.by_grad,
+    schedule.raising, schedule.in_microbatches, schedule.retained, schedule.by_grad,
 )  # fmt: skip
 """What takes a case beyond the contract, in the order in which they are applied: those that number modules or
 regions come after those that add some."""
 
 
 @st.composite
-def _frontier(draw: st.DrawFn) -> c.Case:
+def _twisted(draw: st.DrawFn) -> c.Case:
     case = draw(contract())
     numbers = draw(st.lists(st.integers(0, len(TWISTS) - 1), min_size=1, max_size=2, unique=True))
     for number in sorted(numbers):
@@ -46,12 +48,31 @@ def _frontier(draw: st.DrawFn) -> c.Case:
     return msgspec.structs.replace(case, graph=thawed(case.graph))
 
 
-_FRONTIER: Final = _frontier()
+_MOST_REDRAWS: Final = 4
+_CHECKS_KNOWN: Final = weighted((1, True), (2, False))
+"""The share of cases that goes on checking what is known already."""
 
 
-def frontier() -> st.SearchStrategy[c.Case]:
+@st.composite
+def _steered(draw: st.DrawFn) -> c.Case:
+    case = draw(_TWISTED)
+    if draw(_CHECKS_KNOWN):
+        return case
+    for _ in range(_MOST_REDRAWS):
+        if not may_be_known(case):
+            return case
+        case = draw(_TWISTED)
+    return case
+
+
+_TWISTED: Final = _twisted()
+_STEERED: Final = _steered()
+
+
+def frontier(*, steered: bool = True) -> st.SearchStrategy[c.Case]:
     """Draw a case of the contract with one or two features beyond it.
 
-    Shrinks towards one feature, on the plainest case of the contract.
+    Where it is ``steered``, two cases out of three are drawn anew, a few times, while they have the features
+    of a known issue. Shrinks towards one feature, on the plainest case of the contract.
     """
-    return _FRONTIER
+    return _STEERED if steered else _TWISTED

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from harness import case as c
 from harness.validity import pending_after
 from strategies.grad_modes import evaluations_of
-from strategies.trees import ended, mapped, with_steps
+from strategies.trees import ended, mapped, with_steps, without_switches
 
 _Steps: TypeAlias = tuple[c.Step, ...]
 
@@ -189,7 +189,12 @@ def raising(draw: st.DrawFn, case: c.Case) -> c.Case:
 
 
 def in_microbatches(case: c.Case) -> st.SearchStrategy[c.Case]:
-    """End with a step of three microbatches, the first of which is told from the others."""
+    """End with a step of three microbatches, the first of which is told from the others.
+
+    No module is used twice: both uses would write to one cached weight, with and without a checkpoint.
+    """
+    graph = mapped(case.graph, lambda node: c.Linear() if isinstance(node, c.Reuse) else node)
+    case = msgspec.structs.replace(without_switches(case), graph=graph)
     first, other = c.Forward(first_microbatch=True), c.Forward(2.0, first_microbatch=False)
     steps = (first, c.Backward(), other, c.Backward(), other, c.Backward(), c.OptimizerStep())
     return st.just(with_steps(case, *steps, first, c.Backward()))

@@ -14,7 +14,16 @@ FILES = sorted([*ROOT.glob("harness/**/*.py"), *ROOT.glob("strategies/**/*.py")]
 
 LAYERS = [
     {"errors", "plain_data", "recipe", "nodes", "steps", "case", "te_mode", "violations"},
-    {"validity", "graph_traits", "schedule_traits", "beyond", "features", "sentence", "strategies"},
+    {
+        "validity",
+        "graph_traits",
+        "schedule_traits",
+        "beyond",
+        "known_issues",
+        "features",
+        "sentence",
+        "strategies",
+    },
     {"backends"},
     {"operators", "named_mutants", "mutants"},
     {
@@ -37,7 +46,6 @@ LAYERS = [
         "files",
         "journal",
         "releases",
-        "known_issues",
         "campaign",
         "corpus",
         "crew",
