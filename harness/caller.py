@@ -24,6 +24,19 @@ class PlannedError(RuntimeError):
     """What a region raises where the case says so."""
 
 
+class _Calling(torch.nn.Module):
+    """A module that calls a function, which calls the module's own body."""
+
+    def __init__(self, function: Callable[..., Any], body: torch.nn.Module) -> None:
+        super().__init__()
+        self.function = function
+        self.body = body
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function."""
+        return self.function(*args, **kwargs)
+
+
 class Caller:
     """Calls the regions of one run. ``checkpointer`` None makes it the caller of a direct run.
 
@@ -111,6 +124,7 @@ class Caller:
         assert self._checkpointer is not None  # noqa: S101 - the direct run's regions are not called here
         if node.checkpointer == "wrapper":
             way = CheckpointImpl.REENTRANT if node.use_reentrant else CheckpointImpl.NO_REENTRANT
-            wrapped = checkpoint_wrapper(region.body, way, checkpoint_fn=self._checkpointer, **options)
+            module = region.body if function is region.function else _Calling(function, region.body)
+            wrapped = checkpoint_wrapper(module, way, checkpoint_fn=self._checkpointer, **options)
             return wrapped(*args, **kwargs)
         return self._checkpointer(function, *args, **options, **kwargs)

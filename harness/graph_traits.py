@@ -173,9 +173,9 @@ def _has_frozen_start(case: c.Case) -> bool:
 
 
 def _modules_in(region: c.Region) -> Iterator[Above]:
-    """Yield what stands above each module of a region, inside it."""
+    """Yield what stands above each module of a region, inside it, whose result is not dropped."""
     for node, above in with_parents(region.body):
-        if isinstance(node, c.Module | c.Reuse):
+        if isinstance(node, c.Module | c.Reuse) and not any(isinstance(n, c.Discard) for n in above):
             yield above
 
 

@@ -58,11 +58,26 @@ LAYERS = [
         "timeline",
     },
     {"workers", "survey"},
-    {"bisect", "museum"},
+    {"bisect", "museum", "rediscovery"},
     {"reach", "trial", "trial_messages", "court", "sensitivity", "survivors"},
     {"doctor", "report", "sensitivity_report", "options", "exits"},
-    {"museum_report", "timeline_html", "timeline_signs", "timeline_svg", "timeline_terminal"},
-    {"explain_command", "museum_commands", "mutant_commands", "cli", "pytest_plugin", "__main__"},
+    {
+        "known_issues_report",
+        "museum_report",
+        "timeline_html",
+        "timeline_signs",
+        "timeline_svg",
+        "timeline_terminal",
+    },
+    {
+        "explain_command",
+        "known_issues_commands",
+        "museum_commands",
+        "mutant_commands",
+        "cli",
+        "pytest_plugin",
+        "__main__",
+    },
 ]
 """Lowest first. A module imports from its own layer and from those below."""
 
