@@ -39,7 +39,8 @@ class Model:
         self.regions: list[RegionModule] = []
         self.meant_delayed: list[bool | None] = []
         """Of each leaf, whether by the case it runs under delayed scaling; None where that may change."""
-        self._first_microbatch: bool | None = None
+        self.first_microbatch: bool | None = None
+        """What TE's modules are given now as ``is_first_microbatch``."""
         self._around: c.Recipe = c.HighPrecision()
         with ExitStack() as stack:
             if case.quantized_parameters:
@@ -62,11 +63,11 @@ class Model:
     @contextmanager
     def microbatch(self, first: bool | None) -> Iterator[None]:
         """Give TE's modules ``is_first_microbatch``, where it is not None."""
-        around, self._first_microbatch = self._first_microbatch, first
+        around, self.first_microbatch = self.first_microbatch, first
         try:
             yield
         finally:
-            self._first_microbatch = around
+            self.first_microbatch = around
 
     def deep_copy(self) -> None:
         """Replace every leaf by a deep copy of its own."""
@@ -141,7 +142,7 @@ class Model:
         return isinstance(self._around, c.DelayedScaling)
 
     def _of_microbatch(self) -> dict[str, Any]:
-        return {"is_first_microbatch": self._first_microbatch}
+        return {"is_first_microbatch": self.first_microbatch}
 
 
 _MICROBATCHED = (

@@ -74,7 +74,7 @@ class Caller:
     def _prepared(self, region: RegionModule) -> Callable[..., Any]:
         """Return a region's callable as it runs now: it keeps its microbatch, and raises where it must."""
         function: Callable[..., Any] = region.function
-        first = self.step.first_microbatch if isinstance(self.step, c.Forward) else None
+        first = self._model.first_microbatch
         if first is None and region.number not in self._failing:
             return function
 

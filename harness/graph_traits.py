@@ -6,7 +6,7 @@ import itertools
 from typing import TYPE_CHECKING, Final
 
 from harness import case as c
-from harness.validity import pending_at_most
+from harness.validity import dropout_of, pending_at_most
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -71,9 +71,15 @@ def _in_fp8(case: c.Case, above: Above) -> bool:
 
 def _runs_operations_in_fp8(case: c.Case) -> bool:
     return any(
-        isinstance(node, c.OpsLinear) and bool(enclosing(above)) and _in_fp8(case, above)
+        isinstance(node, c.OpsLinear) and bool(enclosing(above)) and _comes_to_fp8(case, above)
         for node, above in with_parents(case.graph)
     )
+
+
+def _comes_to_fp8(case: c.Case, above: Above) -> bool:
+    """Tell whether FP8 is on here at any time: the schedule may change the recipe, and open autocasts."""
+    changes = any(isinstance(step, c.SetRecipe | c.OpenAutocast) for step in case.schedule)
+    return changes or _in_fp8(case, above)
 
 
 def _shares_its_queue(case: c.Case) -> bool:
@@ -269,10 +275,8 @@ def _is_used_with_fp8_and_without(case: c.Case) -> bool:
 
 
 def _tracks_dropout_in_a_region(case: c.Case) -> bool:
-    attention = (c.MultiheadAttention, c.TransformerLayer)
     return case.rng_tracker and any(
-        isinstance(node, attention) and node.dropout > 0 and bool(enclosing(above))
-        for node, above in with_parents(case.graph)
+        dropout_of(node) > 0 and bool(enclosing(above)) for node, above in with_parents(case.graph)
     )
 
 

@@ -55,9 +55,16 @@ def _tells_microbatch_to_recomputing(case: c.Case) -> bool:
 
 
 def _infers_first(case: c.Case) -> bool:
-    running = (step for step in case.schedule if isinstance(step, c.Forward | c.Evaluate))
-    first = next(running, None)
-    return isinstance(first, c.Evaluate) and first.mode == "inference_mode"
+    """Tell whether the first that runs, of all or with another recipe, runs in inference mode."""
+    first = True
+    for step in case.schedule:
+        if isinstance(step, c.SetRecipe):
+            first = True
+        elif isinstance(step, c.Forward | c.Evaluate):
+            if first and isinstance(step, c.Evaluate) and step.mode == "inference_mode":
+                return True
+            first = False
+    return False
 
 
 TRAITS: Final[dict[str, Callable[[c.Case], bool]]] = {

@@ -23,7 +23,9 @@ def _region_numbers(case: c.Case) -> st.SearchStrategy[int]:
     """Draw the number of a region, but of no frozen backbone: nothing in one may come to need a gradient."""
     regions = c.regions(case)
     frozen = all(node.frozen for node in c.walk(regions[0]) if isinstance(node, c.Module))
-    return st.integers(int(frozen and not case.input_requires_grad), len(regions) - 1)
+    first = int(frozen and not case.input_requires_grad)
+    # A single region is no backbone, for that stands before another.
+    return st.integers(min(first, len(regions) - 1), len(regions) - 1)
 
 
 @st.composite

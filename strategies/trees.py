@@ -46,7 +46,7 @@ def appended(case: c.Case, number: int, node: c.Node) -> c.Case:
 
 
 def _followed(body: c.Node, node: c.Node) -> c.Node:
-    if isinstance(body, c.GradMode | c.Autocast):
+    if isinstance(body, c.GradMode | c.Autocast | c.Region):
         return msgspec.structs.replace(body, body=_followed(body.body, node))
     return c.Chain((body, node))
 
