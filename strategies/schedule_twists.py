@@ -123,8 +123,7 @@ def in_one_autocast(draw: st.DrawFn, case: c.Case) -> c.Case:
 def with_recipe_changed(draw: st.DrawFn, case: c.Case) -> c.Case:
     """Change the recipe between two steps, and run one more iteration; or between two pending forwards."""
     recipe = draw(st.sampled_from(_RECIPES))
-    if isinstance(recipe, c.HighPrecision) and _changes_in_place(case):
-        # In high precision a linear saves what is changed, with and without a checkpoint.
+    if isinstance(recipe, c.HighPrecision) and _needs_fp8(case):
         recipe = c.CurrentScaling()
     if isinstance(recipe, c.DelayedScaling) and isinstance(case.recipe, c.DelayedScaling):
         # TE refuses two lengths of histories in one process, with and without a checkpoint.
@@ -137,8 +136,17 @@ def with_recipe_changed(draw: st.DrawFn, case: c.Case) -> c.Case:
     return with_steps(with_steps(case, change, place=place), c.Forward(8.0), c.Backward())
 
 
-def _changes_in_place(case: c.Case) -> bool:
-    return any(isinstance(node, c.Residual) and node.in_place for node in c.walk(case.graph))
+def _needs_fp8(case: c.Case) -> bool:
+    """Tell whether a case makes sense in FP8 alone, with and without a checkpoint.
+
+    In high precision a linear saves the input that is changed in place; and inside an autocast that is off
+    none ever updates its scales.
+    """
+    return any(
+        (isinstance(node, c.Residual) and node.in_place)
+        or (isinstance(node, c.Autocast) and node.recipe is not None)
+        for node in c.walk(case.graph)
+    )
 
 
 @st.composite
