@@ -99,8 +99,7 @@ def _has_groups(leaves: list[c.Leaf]) -> bool:
 def _recomputes_itself(leaves: list[c.Leaf]) -> bool:
     """Tell whether a module recomputes itself.
 
-    Rule s: with torch's autocast it gives other gradients than if it saves its activations (2.20.2, the CPU
-    backend).
+    Rule s: the frontier puts such modules into regions, where faults are known, and under torch's autocast.
     """
     return any(isinstance(leaf, c.LayerNormMLP) and leaf.recompute for leaf in leaves)
 
