@@ -30,7 +30,8 @@ _PROPERTIES = SimpleNamespace(
     name="emulated sm90", major=CAPABILITY[0], minor=CAPABILITY[1], multi_processor_count=132
 )
 
-_FACTORIES = ("arange", "empty", "empty_like", "eye", "ones", "tensor", "zeros")
+_FACTORIES = ("arange", "empty", "empty_like", "eye", "ones", "randn", "tensor", "zeros")
+"""``randn`` is for scripts that draw their inputs (harness.reproducer); TE makes tensors with the others."""
 
 
 class NoGraph:
@@ -49,6 +50,7 @@ def patch_torch() -> None:
     _give_the_gpu_a_generator()
     _let_checkpoints_rewind_it()
     _keep_tensors_on_the_cpu()
+    _cast_on_the_cpu()
 
 
 @contextmanager
@@ -130,6 +132,26 @@ def _keep_tensors_on_the_cpu() -> None:
     tensor.is_cuda = True
     # set_extra_state() maps the saved FP8 state to "cuda".
     torch.load = _loading_to_cpu(torch.load)
+
+
+def _cast_on_the_cpu() -> None:
+    # torch's operations run on the CPU and ask for its autocast; TE, and who writes for a GPU, for CUDA's.
+    autocast: Any = torch.autocast
+    enter, leave = autocast.__enter__, autocast.__exit__
+
+    def enter_both(self: Any) -> Any:
+        if self.device == "cuda":
+            self.on_cpu = torch.autocast("cpu", self.fast_dtype, self._enabled, self._cache_enabled)
+            self.on_cpu.__enter__()
+        return enter(self)
+
+    def leave_both(self: Any, *error: Any) -> Any:
+        left = leave(self, *error)
+        if self.device == "cuda":
+            self.on_cpu.__exit__(*error)
+        return left
+
+    autocast.__enter__, autocast.__exit__ = enter_both, leave_both
 
 
 def _cpu_for(device: Any) -> Any:
