@@ -118,7 +118,9 @@ class _Script:
 
     def _made(self, of_recipe: Sequence[str] = ()) -> list[str]:
         """Return the lines that make the modules, and what the steps share."""
-        lines = [f"torch.manual_seed({self._case.seed})", *of_recipe]
+        seed = self._case.seed
+        lines = [f"torch.manual_seed({seed})", *of_recipe]
+        lines += [f"generator = torch.Generator().manual_seed({seed})"] * self._steps.draws_apart
         lines += constructions(self._case, self._names, self._style.recompute)
         if self._steps.needs_model or "{model}" in self._check.returned:
             entries = ", ".join(f'"{name}": {name}' for name in self._names)

@@ -9,7 +9,7 @@ import msgspec
 
 from harness import case as c
 from harness.script_modules import variables
-from harness.script_steps import Kept
+from harness.script_steps import Kept, may_lack_gradients
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -96,12 +96,26 @@ _QUANTITIES: Final[dict[str, Quantity]] = {
 }
 
 
-def _tensors(_case: c.Case, _seen: Seen, found: Sequence[Violation]) -> Check:
-    quantities = frozenset(_QUANTITIES[violation.oracle] for violation in found) or frozenset(
-        _QUANTITIES.values()
-    )
+def _tensors(case: c.Case, _seen: Seen, found: Sequence[Violation]) -> Check:
+    missing = [violation for violation in found if violation.message.startswith("expected ")]
+    if missing and len(missing) == len(found):
+        return Check(report=_LACKS, kept=Kept(quantities=frozenset(["parameter gradient"]), present=True))
+    quantities = frozenset(_QUANTITIES[violation.oracle] for violation in found)
+    if not found:
+        quantities = frozenset(_QUANTITIES.values())
+        if may_lack_gradients(case):
+            quantities -= {"input gradient"}
     since = min((violation.iteration for violation in found), default=0)
-    return Check(report=_DIFFERS, kept=Kept(quantities=quantities, since=since))
+    kept = Kept(quantities=quantities, since=since, present=may_lack_gradients(case))
+    return Check(report=_DIFFERS, kept=kept)
+
+
+_LACKS: Final = (
+    "expected, observed = ([name for name, _ in run(way)] for way in ({direct}, {checkpointed}))",
+    'print("expected:", *expected)',
+    'print("observed:", *observed)',
+    "sys.exit(expected != observed)",
+)
 
 
 def _queues(_case: c.Case, _seen: Seen, found: Sequence[Violation]) -> Check:
@@ -235,8 +249,7 @@ _RANDOM: Final = (
 
 _CHECKS: Final[tuple[tuple[tuple[OracleName, ...], Callable[..., Check | None]], ...]] = (
     (("same errors",), _errors),
-    (("outputs",), _tensors),
-    (("input gradients", "parameter gradients"), _tensors),
+    (("outputs", "input gradients", "parameter gradients"), _tensors),
     (("FIFO drained",), _queues),
     (("FP8 state",), _state),
     (("global state",), _global),

@@ -37,8 +37,7 @@ HOST_DROPOUT: Final = [
     "    def forward(self, x):",
     "        if not self.training:",
     "            return x",
-    "        drawn = torch.rand(x.shape, generator=torch.random.default_generator)",
-    "        return x * ((drawn >= self.p) / (1 - self.p)).to(x)",
+    "        return x * ((torch.rand(x.shape) >= self.p) / (1 - self.p)).to(x)",
 ]
 
 

@@ -44,6 +44,9 @@ class Regions:
         self._style = style
         self._leaves = c.modules(case)
         self._passed: set[str] = set()
+        self._microbatched = any(
+            isinstance(step, c.Forward) and step.first_microbatch is not None for step in case.schedule
+        )
         all_regions = dict(_regions(root))
         self._failing = _failing(case, c.Forward) | _failing(case, c.Backward)
         self._failing_late = _failing(case, c.Backward)
@@ -152,7 +155,8 @@ class Regions:
         """Write the function of a region, and return what is handed over."""
         node = _region(place)
         name = self._names[place.number]
-        of_torch = all(isinstance(leaf, TORCHS) for leaf in self._leaves_below(place))
+        plain = place.number not in self._failing and not self._microbatched
+        of_torch = plain and all(isinstance(leaf, TORCHS) for leaf in self._leaves_below(place))
         parameters = ["x", *["also"] * (node.given != "once"), *["gain"] * (node.gain is not None)]
         if node.given == "by keyword too":
             # What comes by position comes first.

@@ -10,7 +10,7 @@ from harness import case as c
 from harness.script_modules import recipe
 from harness.script_text import call, indented, listed, number
 from harness.trace import Quantity
-from harness.validity import dropout_of, pending_after
+from harness.validity import pending_after
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,10 +23,14 @@ _RETURNING, _COLLECTING = "return {}", "results += {}"
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """What a script keeps to compare: these quantities, from this iteration on."""
+    """What a script keeps to compare: these quantities, from this iteration on.
+
+    ``present`` says that some parameters may have no gradient, and that only those that have one are kept.
+    """
 
     quantities: frozenset[Quantity] = frozenset()
     since: int = 0
+    present: bool = False
 
 
 class _Pending(msgspec.Struct, frozen=True):
@@ -215,14 +219,21 @@ class StepsWriter:
 
     # --- Forwards and backwards ---
 
-    def _drawn(self, magnitude: str, *, gradient: bool) -> str:
-        shape = f"{self._graph.shape}, device=\"cuda\""
-        if self._case.dtype == "bfloat16":
-            shape += ", dtype=torch.bfloat16"
-        if magnitude == "1":
-            return f"torch.randn({shape}{', requires_grad=True' if gradient else ''})"
-        drawn = f"{magnitude} * torch.randn({shape})"
-        return f"({drawn}).requires_grad_()" if gradient else drawn
+    def _normal(self, size: str) -> str:
+        """Return a draw on the CPU, so that it is the same everywhere."""
+        drawn = f"torch.randn({self._graph.shape}{', generator=generator' if self.draws_apart else ''})"
+        return drawn if size == "1" else f"({size} * {drawn})"
+
+    @property
+    def draws_apart(self) -> bool:
+        """Whether something else moves the state of the CPU's generator."""
+        host = any(isinstance(leaf, c.TorchDropout) and leaf.on_cpu for leaf in c.modules(self._case))
+        return host or any(isinstance(step, c.Backward) and _fails(step) for step in self._steps)
+
+    def _input(self, size: str, *, learned: bool = False) -> str:
+        half = self._case.dtype == "bfloat16"
+        drawn = self._normal(size) + ('.to("cuda", torch.bfloat16)' if half else ".cuda()")
+        return drawn + ".requires_grad_()" if learned and self._case.input_requires_grad else drawn
 
     def _cleared(self, lines: list[str]) -> None:
         """Clear the gradients, which a forward begins with, if there may be any."""
@@ -250,7 +261,7 @@ class StepsWriter:
         digit = "" if self._alone else str(iteration + 1)
         x, out = f"x{digit}", f"out{digit}"
         first = "" if step.first_microbatch is None else f"first={step.first_microbatch}"
-        drawn = self._drawn(number(step.magnitude), gradient=self._case.input_requires_grad)
+        drawn = self._input(number(step.magnitude), learned=True)
         keeps = "output" in self._kept.quantities and iteration >= self._kept.since
         if step.fails is not None:
             called = call("forward", drawn, first)
@@ -276,8 +287,7 @@ class StepsWriter:
         self._learned = True
         out = going[0].out
         loss = out if step.losses == 1 else f"({' + '.join(forward.out for forward in going)})"
-        size = number(step.magnitude)
-        drawn = f"{'' if size == '1' else f'{size} * '}torch.randn_like({out})"
+        drawn = f"{self._normal(number(step.magnitude))}.to({out})"
         kept = self._kept
         if step.way == "grad":
             lines = self._by_grad(going, loss, drawn, retain=step.retain, entries=self._entries)
@@ -292,10 +302,7 @@ class StepsWriter:
                 self._add("")
         if step.fails is not None:
             suppressing = "with contextlib.suppress(InterruptedError):"
-            lines = ["failing = True", suppressing, *indented(lines), "failing = False"]
-            if not any(dropout_of(leaf) for leaf in c.modules(self._case)):
-                # What is drawn from here on must not depend on it.
-                lines.append(f"torch.manual_seed({self._case.seed + 1})  # a recompute that raises leaves it rewound")
+            return ["failing = True", suppressing, *indented(lines), "failing = False"]
         return lines
 
     def _add(self, entry: str) -> None:
@@ -329,7 +336,7 @@ class StepsWriter:
         iteration = self._iteration
         self._iteration += 1
         keeps = "output" in self._kept.quantities and iteration >= self._kept.since
-        drawn = self._drawn(number(step.magnitude), gradient=False)
+        drawn = self._input(number(step.magnitude))
         name = f"evaluated{iteration + 1}" if keeps else ""
         to = f"{name} = " if keeps else ""
         if self._inline:
@@ -384,13 +391,13 @@ class StepsWriter:
         lines = []
         if self._clears:
             lines.append(f"{self._all_modules()}.zero_grad()")
-        lines.append(f"x = {self._drawn(size, gradient=self._case.input_requires_grad)}")
+        lines.append(f"x = {self._input(size, learned=True)}")
         if self._inline:
             lines += self._through("x", "out = ")
         else:
             lines.append(f"out = {call('forward', 'x', 'first' if self._microbatched else '')}")
         gradient = "gradient_size" if "gradient_size" in varying else number(backward.magnitude)
-        drawn = f"{'' if gradient == '1' else f'{gradient} * '}torch.randn_like(out)"
+        drawn = f"{self._normal(gradient)}.to(out)"
         entries = ['("out", out)'] if self._kept_outputs else []
         if backward.way == "grad":
             lines += self._by_grad([_Pending(0, "x", "out")], "out", drawn, retain=False, entries=entries)
@@ -426,7 +433,7 @@ class StepsWriter:
         kept = [entry for entry in entries if entry]
         if "" not in entries:
             return [form.format(f"[{', '.join(kept)}]")]
-        some = " if p.grad is not None" if _may_lack_gradients(self._case) else ""
+        some = " if p.grad is not None" if self._kept.present else ""
         named = f"for name, p in {self._all_modules()}.named_parameters(){some}"
         gradients = f'[(f"{{name}}.grad", p.grad) {named}]'
         if not kept:
@@ -471,7 +478,7 @@ def _is_plain(step: c.Backward) -> bool:
     return step.which == 0 and step.losses == 1 and not step.retain and step.fails is None
 
 
-def _may_lack_gradients(case: c.Case) -> bool:
+def may_lack_gradients(case: c.Case) -> bool:
     """Tell whether there may be parameters without a gradient."""
     return any(
         (isinstance(node, c.Module) and node.frozen)

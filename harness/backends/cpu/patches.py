@@ -30,8 +30,7 @@ _PROPERTIES = SimpleNamespace(
     name="emulated sm90", major=CAPABILITY[0], minor=CAPABILITY[1], multi_processor_count=132
 )
 
-_FACTORIES = ("arange", "empty", "empty_like", "eye", "ones", "randn", "tensor", "zeros")
-"""``randn`` is for scripts that draw their inputs (harness.reproducer); TE makes tensors with the others."""
+_FACTORIES = ("arange", "empty", "empty_like", "eye", "ones", "tensor", "zeros")
 
 
 class NoGraph:
@@ -108,6 +107,9 @@ def _give_the_gpu_a_generator() -> None:
     # nothing. It must not be the GPU's: te.checkpoint rewinds the CPU's always, the GPU's not with a tracker.
     random: Any = torch.random
     random.default_generator = torch.Generator()
+    # What a script draws for itself, without naming a device, is drawn by that one.
+    for name in ("rand", "randn"):
+        setattr(torch, name, _drawn_on_the_cpu(getattr(torch, name)))
 
 
 def _let_checkpoints_rewind_it() -> None:
@@ -171,6 +173,17 @@ def _on_cpu(factory: Callable[..., Any]) -> Callable[..., Any]:
         return factory(*args, **kwargs)
 
     return make
+
+
+def _drawn_on_the_cpu(draw: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(draw)
+    def drawn(*args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("device") is None and kwargs.get("generator") is None:
+            random: Any = torch.random
+            kwargs["generator"] = random.default_generator
+        return draw(*args, **kwargs)
+
+    return _on_cpu(drawn)
 
 
 def _moving_nowhere(to: Callable[..., Any]) -> Callable[..., Any]:
