@@ -1,4 +1,4 @@
-"""Writes a case as a script: torch and Transformer Engine alone, as a person would write it for a bug report."""
+"""Writes a case as a script of torch and Transformer Engine alone, as a person would for a bug report."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from harness import case as c
 from harness import script_checks
 from harness.errors import InvalidInput
 from harness.script_graph import GraphWriter, places
-from harness.script_modules import HOST_DROPOUT, constructions, environment, recipe, variables
+from harness.script_model import ModelWriter
+from harness.script_modules import HOST_DROPOUT, environment, recipe
 from harness.script_regions import Regions, Style
 from harness.script_steps import StepsWriter
 from harness.script_text import comment, folded, indented
@@ -91,19 +92,19 @@ class _Script:
     def __init__(self, case: c.Case, check: Check) -> None:
         self._case = case
         self._check = check
-        self._names = variables(case)
         self._style, self._parameters, self._arguments = _style(case, check)
+        self._model = ModelWriter(case)
         root = places(case.graph)
-        self._graph = GraphWriter(case, self._names, self._style.recompute)
-        self._regions = Regions(case, root, self._graph, self._style)
-        self._graph.regions = self._regions
-        self._steps = StepsWriter(case, self._names, root, self._graph, self._regions, check.kept)
+        graph = GraphWriter(case, self._model.names, self._style.recompute)
+        self._regions = graph.regions = Regions(case, root, graph, self._style)
+        self._steps = StepsWriter(case, self._model, root, graph, self._regions, check.kept)
 
     def lines(self) -> list[str]:
         """Return all but the docstring and the imports."""
         blocks, steps = self._steps.write()
         if self._check.returned:
-            steps.append(self._check.returned.replace("{model}", self._steps.model))
+            returned = self._check.returned
+            steps.append(returned.replace("{model}", self._model.name) if "{model}" in returned else returned)
         given = dict(zip(("direct", "checkpointed"), map(", ".join, self._arguments), strict=True))
         report = [line.format(**given) for line in self._check.report]
         text = "\n".join(line for block in (*blocks, steps) for line in block)
@@ -121,11 +122,9 @@ class _Script:
         seed = self._case.seed
         lines = [f"torch.manual_seed({seed})", *of_recipe]
         lines += [f"generator = torch.Generator().manual_seed({seed})"] * self._steps.draws_apart
-        lines += constructions(self._case, self._names, self._style.recompute)
-        if self._steps.needs_model or "{model}" in self._check.returned:
-            entries = ", ".join(f'"{name}": {name}' for name in self._names)
-            lines.append(f"model = torch.nn.ModuleDict({{{entries}}})")
-        lines += ["results = []"] * self._steps.collects + ["failing = False"] * self._steps.fails
+        lines += self._model.made(self._style.recompute)
+        collects, fails = self._steps.results.collected, self._steps.outline.fails
+        lines += ["results = []"] * collects + ["failing = False"] * fails
         return lines
 
     def _recipe(self, text: str) -> list[str]:

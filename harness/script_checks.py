@@ -9,7 +9,7 @@ import msgspec
 
 from harness import case as c
 from harness.script_modules import variables
-from harness.script_steps import Kept, may_lack_gradients
+from harness.script_results import Kept, may_lack_gradients
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -67,7 +67,7 @@ _RAISES_OTHERWISE: Final = (
     "    try:",
     "        run(*checkpoint)",
     "    except Exception as error:",
-    "        return type(error).__name__",
+    '        return f"{{type(error).__name__}} in line {{error.__traceback__.tb_next.tb_lineno}}"',
     '    return "no error"',
     "",
     "",
@@ -97,8 +97,8 @@ _QUANTITIES: Final[dict[str, Quantity]] = {
 
 
 def _tensors(case: c.Case, _seen: Seen, found: Sequence[Violation]) -> Check:
-    missing = [violation for violation in found if violation.message.startswith("expected ")]
-    if missing and len(missing) == len(found):
+    # Worse than a wrong gradient is none.
+    if any(violation.module and violation.message.startswith("expected ") for violation in found):
         return Check(report=_LACKS, kept=Kept(quantities=frozenset(["parameter gradient"]), present=True))
     quantities = frozenset(_QUANTITIES[violation.oracle] for violation in found)
     if not found:
@@ -126,7 +126,9 @@ def _queues(_case: c.Case, _seen: Seen, found: Sequence[Violation]) -> Check:
         if flags_alone
         else [f"queues = {_QUEUES}", "left = sum(len(queue) for queue in queues)"]
     )
-    left = "flags left in the list of first modules" if flags_alone else "snapshots left in the recompute queues"
+    left = (
+        "flags left in the list of first modules" if flags_alone else "snapshots left in the recompute queues"
+    )
     report = (
         *counted,
         f'print("expected: 0 {left}")',
@@ -149,7 +151,8 @@ def _shown(what: str, *, tensor: bool) -> tuple[str, ...]:
         (".tolist()", "not torch.equal(expected, observed)") if tensor else ("", "expected != observed")
     )
     return tuple(
-        line.replace("{what}", what).replace("{listed}", listed).replace("{differs}", differs) for line in _SHOWN
+        line.replace("{what}", what).replace("{listed}", listed).replace("{differs}", differs)
+        for line in _SHOWN
     )
 
 
@@ -161,7 +164,11 @@ def _state(case: c.Case, _seen: Seen, found: Sequence[Violation]) -> Check | Non
         returned = _of_state(case, str(violation.module))
         if returned is not None:
             what, expression = returned
-            return Check(report=_shown(what, tensor=True), returned=f"return {expression}", iteration=violation.iteration)
+            return Check(
+                report=_shown(what, tensor=True),
+                returned=f"return {expression}",
+                iteration=violation.iteration,
+            )
     return None
 
 
@@ -174,13 +181,18 @@ def _of_state(case: c.Case, path: str) -> tuple[str, str] | None:
     where = "forward" if direction == "scaling_fwd" else "backward"
     for name, place in zip(variables(case), _paths(case), strict=True):
         if owner == place or owner.startswith(f"{place}.") or not place:
-            rest = owner.removeprefix(place).strip(".")
-            if any(part.isdigit() for part in rest.split(".")):
-                return None
-            module = f"{name}.{rest}" if rest else name
-            words = which.replace("_", " ")
-            return f"{where} {words}", f'{module}.fp8_meta["{direction}"].{which}.clone()'
+            state = f'{_holder(name, owner.removeprefix(place))}["{direction}"].{which}'
+            return f"{where} {which.replace('_', ' ')}", f"{state}.clone()"
     return None
+
+
+def _holder(name: str, path: str) -> str:
+    """Return what holds the FP8 states of a module below the one of this name, or of an operation there."""
+    for part in filter(None, path.split(".")):
+        if part in ("forward", "backward"):
+            return f'{name}._fp8_metas["{part}"]'
+        name += f"[{part}]" if part.isdigit() else f".{part}"
+    return f"{name}.fp8_meta"
 
 
 def _paths(case: c.Case) -> list[str]:
@@ -235,7 +247,9 @@ def _global(_case: c.Case, _seen: Seen, found: Sequence[Violation]) -> Check | N
         if name in _STATES:
             what, expression, tensor = _STATES[name]
             return Check(
-                report=_shown(what, tensor=tensor), returned=f"return {expression}", iteration=violation.iteration
+                report=_shown(what, tensor=tensor),
+                returned=f"return {expression}",
+                iteration=violation.iteration,
             )
     return None
 

@@ -54,7 +54,9 @@ def variables(case: c.Case) -> list[str]:
 
 def constructions(case: c.Case, names: Sequence[str], recompute: str) -> list[str]:
     """Return the lines that make the modules; ``recompute`` is an expression: whether they may recompute."""
-    lines = [f"{name} = {_made(case, leaf, recompute)}" for name, leaf in zip(names, c.modules(case), strict=True)]
+    lines = [
+        f"{name} = {_made(case, leaf, recompute)}" for name, leaf in zip(names, c.modules(case), strict=True)
+    ]
     if case.quantized_parameters:
         lines = ["with te.quantized_model_init(recipe=recipe):", *indented(lines)]
     if case.rng_tracker:

@@ -44,9 +44,8 @@ class Regions:
         self._style = style
         self._leaves = c.modules(case)
         self._passed: set[str] = set()
-        self._microbatched = any(
-            isinstance(step, c.Forward) and step.first_microbatch is not None for step in case.schedule
-        )
+        forwards = [step for step in case.schedule if isinstance(step, c.Forward)]
+        self._always_told = bool(forwards) and all(step.first_microbatch is not None for step in forwards)
         all_regions = dict(_regions(root))
         self._failing = _failing(case, c.Forward) | _failing(case, c.Backward)
         self._failing_late = _failing(case, c.Backward)
@@ -91,29 +90,25 @@ class Regions:
         elif node.given != "once":
             positional.append(x if node.given == "twice" else f"[{x}]")
         if node.gain is not None:
-            value = f'torch.tensor({node.gain.value}, device="cuda")' if node.gain.as_tensor else str(node.gain.value)
+            value = (
+                f'torch.tensor({node.gain.value}, device="cuda")'
+                if node.gain.as_tensor
+                else str(node.gain.value)
+            )
             (keywords if node.gain.by_keyword else positional).append(
                 f"gain={value}" if node.gain.by_keyword else value
             )
+        packs = "CheckpointImpl.REENTRANT" if node.use_reentrant and keywords else ""
         positional += [given for given in extra if "=" not in given]
         keywords += [given for given in extra if "=" in given]
         if keywords:
             self._passed.add("kwargs")
-        return self._checkpointed(node, place, function, positional, keywords)
-
-    def _checkpointed(
-        self, node: c.Region, place: Place, function: str, positional: list[str], keywords: list[str]
-    ) -> str:
         options = self._options(node, place)
         if node.checkpointer == "wrapper":
-            packs = "CheckpointImpl.REENTRANT" if node.use_reentrant and keywords else ""
-            wrapped = call(
-                "checkpoint_wrapper", function, packs, f"checkpoint_fn={self._style.checkpoint}", *options
-            )
-            return call(wrapped, *positional, *keywords)
-        checkpoint = (
-            self._style.torch_checkpoint if node.checkpointer == "torch" else self._style.checkpoint
-        )
+            way = f"checkpoint_fn={self._style.checkpoint}"
+            return call(call("checkpoint_wrapper", function, packs, way, *options), *positional, *keywords)
+        torchs = node.checkpointer == "torch"
+        checkpoint = self._style.torch_checkpoint if torchs else self._style.checkpoint
         return call(checkpoint, function, *positional, *options, *keywords)
 
     def _options(self, node: c.Region, place: Place) -> list[str]:
@@ -144,7 +139,8 @@ class Regions:
             names = [leaf[0] for leaf in leaves if leaf is not None and not leaf[1]]
             return (call("torch.nn.Sequential", *names), ()) if len(names) == len(leaves) else None
         leaf = self._graph.leaf(body) if _is_leaf(body) else None
-        if leaf is None:
+        # PyTorch's reentrant checkpoint takes no keywords.
+        if leaf is None or (node.checkpointer == "torch" and "=" in "".join(leaf[1])):
             return None
         name, extra = leaf
         if node.function == "method":
@@ -155,8 +151,9 @@ class Regions:
         """Write the function of a region, and return what is handed over."""
         node = _region(place)
         name = self._names[place.number]
-        plain = place.number not in self._failing and not self._microbatched
-        of_torch = plain and all(isinstance(leaf, TORCHS) for leaf in self._leaves_below(place))
+        of_torch = not self._wrapped_anew(place) and all(
+            isinstance(leaf, TORCHS) for leaf in self._leaves_below(place)
+        )
         parameters = ["x", *["also"] * (node.given != "once"), *["gain"] * (node.gain is not None)]
         if node.given == "by keyword too":
             # What comes by position comes first.
@@ -165,7 +162,10 @@ class Regions:
         body = indented(self._body(place))
         self._graph.leave(fresh)
         if node.function == "method":
-            lines = [f"class {name.title()}:", *indented([f"def apply(self, {', '.join(parameters)}):", *body])]
+            lines = [
+                f"class {name.title()}:",
+                *indented([f"def apply(self, {', '.join(parameters)}):", *body]),
+            ]
             handed = f"{name.title()}().apply"
         elif node.function == "module" and of_torch:
             # te.checkpoint looks for TE's modules in a module, and takes a function to have some.
@@ -178,6 +178,10 @@ class Regions:
         # Those that stand in it come first.
         self.functions.setdefault(place.number, lines)
         return handed
+
+    def _wrapped_anew(self, place: Place) -> bool:
+        """Tell whether a run hands over a function of its own instead of a module (``harness.caller``)."""
+        return place.number in self._failing or self._always_told
 
     def _body(self, place: Place) -> list[str]:
         node = _region(place)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 WIDTH: Final = 110
 """Columns of a script, at most."""
 
+
 def indented(lines: Iterable[str]) -> list[str]:
     """Return the lines one level further in."""
     return [f"    {line}" if line else line for line in lines]
