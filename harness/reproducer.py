@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -11,6 +10,7 @@ from harness import case as c
 from harness import script_checks
 from harness.errors import InvalidInput
 from harness.script_graph import GraphWriter, places
+from harness.script_imports import head
 from harness.script_model import ModelWriter
 from harness.script_modules import HOST_DROPOUT, environment, recipe
 from harness.script_regions import Regions, Style
@@ -26,19 +26,6 @@ if TYPE_CHECKING:
 
 MOST_LINES: Final = 40
 """Of a script that is read in a report."""
-
-_IMPORTS: Final[dict[str, str]] = {
-    "contextlib.": "import contextlib",
-    "copy.": "import copy",
-    "sys.": "import sys",
-}
-_FROM: Final[dict[str, tuple[str, ...]]] = {
-    "torch.distributed.algorithms._checkpoint.checkpoint_wrapper": ("CheckpointImpl", "checkpoint_wrapper"),
-    "torch.utils.checkpoint": ("noop_context_fn",),
-    "transformer_engine.common.recipe": ("DelayedScaling", "Float8CurrentScaling", "Format"),
-    "transformer_engine.pytorch.distributed": ("activation_recompute_forward",),
-    "transformer_engine.pytorch.quantization": ("FP8GlobalStateManager",),
-}
 
 
 def script(case: c.Case, seen: Seen) -> str:
@@ -60,7 +47,7 @@ def _written(case: c.Case, check: Check) -> list[str]:
     body = _Script(_up_to(case, check.iteration), check).lines()
     gap = [""] if body[0].startswith(("def ", "class ")) else []
     told = comment(describe(case, recipe=False))
-    return folded([*told, "", *_head(case, body), *gap, *body])
+    return folded([*told, "", *head(environment(case), body), *gap, *body])
 
 
 def _up_to(case: c.Case, iteration: int | None) -> c.Case:
@@ -171,21 +158,3 @@ def _style(case: c.Case, check: Check) -> tuple[Style, list[str], tuple[list[str
         compares=True,
     )
     return style, [name for name, _ in ways], (["direct"] * len(ways), [given for _, given in ways])
-
-
-def _head(case: c.Case, body: Sequence[str]) -> list[str]:
-    """Return the imports, and before those of TE what it reads of the environment."""
-    text = "\n".join(body)
-    variables_ = ", ".join(f'{name}="{value}"' for name, value in environment(case).items())
-    setting = [f"os.environ.update({variables_})"] if variables_ else []
-    standard = [line for name, line in _IMPORTS.items() if re.search(rf"\b{re.escape(name)}", text)]
-    if setting:
-        standard = sorted([*standard, "import os"])
-    theirs = ["import torch", "import transformer_engine.pytorch as te"]
-    if "torch.utils.checkpoint.checkpoint" in text:
-        theirs.insert(1, "import torch.utils.checkpoint")
-    for module, names in _FROM.items():
-        used = [name for name in names if re.search(rf"\b{name}\b", text)]
-        theirs += [f"from {module} import {', '.join(used)}"] if used else []
-    theirs.sort(key=lambda line: (line.startswith("from"), line))
-    return [line for part in (standard, setting, theirs) if part for line in (*part, "")]

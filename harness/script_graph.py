@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from harness import case as c
 from harness.script_modules import ATTENDING, recipe
@@ -11,8 +11,6 @@ from harness.script_text import call, indented
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from harness.script_regions import Regions
 
 _GRAD_MODES: Final[dict[str, str]] = {
     "no_grad": "torch.no_grad()",
@@ -77,6 +75,16 @@ def uses(place: Place) -> int:
     return 2 if isinstance(node, c.TransformerLayer) else 1
 
 
+class RegionWriter(Protocol):
+    """What writes regions."""
+
+    def expression(self, place: Place, x: str) -> str | None:
+        """Return a region's result as an expression; None where it takes statements."""
+
+    def write(self, place: Place, x: str, to: str) -> list[str]:
+        """Return the lines of a region whose result takes statements."""
+
+
 class GraphWriter:
     """Writes nodes as expressions where they fit into one, else as statements.
 
@@ -84,7 +92,7 @@ class GraphWriter:
     """
 
     def __init__(self, case: c.Case, names: Sequence[str], recompute: str) -> None:
-        self.regions: Regions
+        self.regions: RegionWriter
         self._case = case
         self._names = names
         self._recompute = recompute

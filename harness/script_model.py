@@ -47,7 +47,7 @@ class ModelWriter:
         return any(not leaf.frozen and not isinstance(leaf, _BARE) for leaf in self._leaves)
 
     def changed(self, step: c.Step, *, saved: bool) -> list[str]:
-        """Return the lines of a step that changes modules; ``saved`` says that a state was saved at some time."""
+        """Return the lines of a step that changes modules; ``saved``: a state is saved at some time."""
         match step:
             case c.SetMode():
                 return [f"{self.names[step.module]}.{'train' if step.training else 'eval'}()"]
@@ -75,7 +75,9 @@ class ModelWriter:
             return [f"{self.name}.set_extra_state({self.name}.get_extra_state())"]
         own = 'saved[f"{name}._extra_state" if name else "_extra_state"]'
         state = own if saved else "module.get_extra_state()"
-        modules = f"name, module in {self.name}.named_modules()" if saved else f"module in {self.name}.modules()"
+        modules = (
+            f"name, module in {self.name}.named_modules()" if saved else f"module in {self.name}.modules()"
+        )
         return [
             f"for {modules}:",
             '    if hasattr(module, "fp8_meta"):',

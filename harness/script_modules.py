@@ -153,7 +153,7 @@ def recipe(node: c.Recipe) -> str:
 def environment(case: c.Case) -> dict[str, str]:
     """Return the variables that decide whether a case gives the same bits twice, before TE is imported."""
     leaves = c.modules(case)
-    wanted = {}
+    wanted: dict[str, str] = {}
     if any(isinstance(leaf, ATTENDING) for leaf in leaves):
         # Which attention is chosen otherwise depends on what is installed.
         wanted |= {"NVTE_FLASH_ATTN": "0", "NVTE_FUSED_ATTN": "0"}

@@ -90,14 +90,12 @@ class Regions:
         elif node.given != "once":
             positional.append(x if node.given == "twice" else f"[{x}]")
         if node.gain is not None:
-            value = (
-                f'torch.tensor({node.gain.value}, device="cuda")'
-                if node.gain.as_tensor
-                else str(node.gain.value)
-            )
-            (keywords if node.gain.by_keyword else positional).append(
-                f"gain={value}" if node.gain.by_keyword else value
-            )
+            value = str(node.gain.value)
+            value = f'torch.tensor({value}, device="cuda")' if node.gain.as_tensor else value
+            if node.gain.by_keyword:
+                keywords.append(f"gain={value}")
+            else:
+                positional.append(value)
         packs = "CheckpointImpl.REENTRANT" if node.use_reentrant and keywords else ""
         positional += [given for given in extra if "=" not in given]
         keywords += [given for given in extra if "=" in given]
@@ -249,7 +247,7 @@ class Regions:
 
     def _viewed(self) -> list[str]:
         lines = [
-            "# As a reentrant checkpoint does: sum what the function adds to the gradient of its input first.",
+            "# A reentrant checkpoint sums what its function adds to the gradient of an input first.",
             "args = [arg.view_as(arg) if torch.is_tensor(arg) else arg for arg in args]",
         ]
         return ["if use_reentrant:", *indented(lines)] if "use_reentrant" in self._passed else lines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 from harness import case as c
@@ -74,7 +75,7 @@ def _pairs(steps: Sequence[c.Step]) -> list[int]:
     pending = [0, *pending_after(steps)]
     found = [
         at
-        for at, (step, following) in enumerate(zip(steps, steps[1:], strict=False))
+        for at, (step, following) in enumerate(itertools.pairwise(steps))
         if isinstance(step, c.Forward) and not fails(step) and pending[at] == 0 and _is_plain(following)
     ]
     ways = {step.way for at in found if isinstance(step := steps[at + 1], c.Backward)}

@@ -103,7 +103,9 @@ class StepsWriter:
         varying = self.outline.varying()
         forward, backward = self.outline.pair(self.outline.pairs[0])
         lines = [f"{self._model.name}.zero_grad()"] if self._clears else []
-        lines.append(f"x = {self._input('size' if 'size' in varying else number(forward.magnitude), learned=True)}")
+        lines.append(
+            f"x = {self._input('size' if 'size' in varying else number(forward.magnitude), learned=True)}"
+        )
         if self.outline.inline:
             lines += self._through("x", "out = ")
         else:

@@ -46,7 +46,7 @@ LAYERS = [
         "target",
     },
     {"script_text"},
-    {"script_modules", "script_schedule"},
+    {"script_imports", "script_modules", "script_schedule"},
     {"script_graph", "script_model"},
     {"script_regions", "script_results"},
     {"script_steps", "script_checks"},
@@ -71,9 +71,10 @@ MAY_KNOW_TE_PRIVATELY = {
     "mutants",
     "named_mutants",
     "script_checks",
-    "script_steps",
+    "script_imports",
+    "script_model",
 }
-"""The last two hold lines of scripts, which are for readers who do."""
+"""The last three hold lines of scripts, which are for readers who do."""
 
 
 def noun(path: Path) -> str:
