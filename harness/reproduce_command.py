@@ -47,10 +47,10 @@ def reproduce(path: Path, output: Path | None, release: str | None, backend: str
 
 
 def _judged(case: c.Case, target: Target) -> Seen:
-    from harness.corpus import Seen
+    from harness.corpus import seen_of
 
     target.check()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         verdict = target.open().judge(case)
-    return Seen(violations=verdict.violations, direct_error=verdict.direct_error)
+    return seen_of(verdict)

@@ -37,7 +37,7 @@ def script(case: c.Case, seen: Seen) -> str:
     if not checks:
         kinds = ", ".join(sorted({violation.oracle for violation in seen.violations}))
         raise InvalidInput(f"what was seen ({kinds}) shows only to the harness: replay the case instead.")
-    scripts = [_written(case, check) for check in checks]
+    scripts = [_written(_up_to_error(case, check, seen), check) for check in checks]
     # What is less telling is told where only that is short enough to be read.
     lines = next((script for script in scripts if len(script) <= MOST_LINES), scripts[0])
     return "\n".join(lines) + "\n"
@@ -48,6 +48,14 @@ def _written(case: c.Case, check: Check) -> list[str]:
     gap = [""] if body[0].startswith(("def ", "class ")) else []
     told = comment(describe(case, recipe=False))
     return folded([*told, "", *head(environment(case), body), *gap, *body])
+
+
+def _up_to_error(case: c.Case, check: Check, seen: Seen) -> c.Case:
+    """Return a case up to the step in which a run ended, unless that is what is checked."""
+    steps = [error.step for error in (seen.direct_error, seen.checkpointed_error) if error is not None]
+    if check.errors or not steps:
+        return case
+    return msgspec.structs.replace(case, schedule=case.schedule[: min(steps)])
 
 
 def _up_to(case: c.Case, iteration: int | None) -> c.Case:

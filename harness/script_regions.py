@@ -250,7 +250,12 @@ class Regions:
             "# A reentrant checkpoint sums what its function adds to the gradient of an input first.",
             "args = [arg.view_as(arg) if torch.is_tensor(arg) else arg for arg in args]",
         ]
-        return ["if use_reentrant:", *indented(lines)] if "use_reentrant" in self._passed else lines
+        conditions = ["use_reentrant"] if "use_reentrant" in self._passed else []
+        if any(isinstance(node, c.GradMode) for node in c.walk(self._case.graph)) or any(
+            self._given_contexts
+        ):
+            conditions.append("torch.is_grad_enabled()")
+        return [f"if {' and '.join(conditions)}:", *indented(lines)] if conditions else lines
 
 
 def _region(place: Place) -> c.Region:
@@ -273,8 +278,9 @@ def _regions(place: Place, *, added: bool = False) -> Iterator[tuple[Place, bool
 def _sums_apart(case: c.Case, place: Place, added: bool) -> bool:
     """Tell whether the order in which gradients are summed differs without care in the direct run."""
     node = _region(place)
-    inside = uses(place.below[0]) + (node.given != "once")
-    return node.use_reentrant and inside > 1 and (added or case.torch_autocast)
+    inside, more = uses(place.below[0]), node.given != "once"
+    elsewhere = added or case.torch_autocast
+    return node.use_reentrant and ((inside + more > 1 and elsewhere) or (inside > 1 and more))
 
 
 def _failing(case: c.Case, kind: type[c.Forward] | type[c.Backward]) -> set[int]:

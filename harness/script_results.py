@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
@@ -20,12 +20,13 @@ _RETURNING, _COLLECTING = "return {}", "results += {}"
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
     """What a script keeps to compare: these quantities, from this iteration on.
 
-    ``present`` says that some parameters may have no gradient, and that only those that have one are kept.
+    Where some parameters may have no gradient, ``lacking`` says what becomes of those: they count as zero, or
+    are left out.
     """
 
     quantities: frozenset[Quantity] = frozenset()
     since: int = 0
-    present: bool = False
+    lacking: Literal["none", "zero", "out"] = "none"
 
     def wants(self, quantity: Quantity, iteration: int) -> bool:
         """Tell whether a quantity of an iteration is kept."""
@@ -91,8 +92,12 @@ class Results:
         self._entries = []
         if not of_parameters:
             return [form.format(f"[{', '.join(entries)}]")]
-        some = " if p.grad is not None" if self.kept.present else ""
-        gradients = f'[(f"{{name}}.grad", p.grad) for name, p in {self._model.name}.named_parameters(){some}]'
+        some = " if p.grad is not None" if self.kept.lacking == "out" else ""
+        gradient = (
+            "p.grad" if self.kept.lacking != "zero" else "torch.zeros_like(p) if p.grad is None else p.grad"
+        )
+        named = f"for name, p in {self._model.name}.named_parameters(){some}"
+        gradients = f'[(f"{{name}}.grad", {gradient}) {named}]'
         if not entries:
             return [form.format(gradients)]
         return [f"gradients = {gradients}", form.format(f"[{', '.join([*entries, PARAMETERS])}]")]

@@ -40,7 +40,7 @@ class Ended(NamedTuple):
 
 
 def script(case: c.Case, verdict: Verdict) -> str:
-    seen = corpus.Seen(violations=verdict.violations, direct_error=verdict.direct_error)
+    seen = corpus.seen_of(verdict)
     return reproducer.script(case, seen)
 
 
