@@ -3,7 +3,7 @@
 On a machine with an H200, of cases drawn, and of scripts in a folder, each in a process without the harness:
 
     python -m tests.harness.script_agreement --draw 300 --seed 1 --backend cuda
-    python -m tests.harness.script_agreement FOLDER --backend cuda --alone
+    python -m tests.harness.script_agreement FOLDER --alone --jobs 8
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import tempfile
 import traceback
 import warnings
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -92,10 +93,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--backend", default="auto")
     parser.add_argument("--alone", action="store_true")
+    parser.add_argument("--jobs", type=int, default=4)
     given = parser.parse_args()
     folder = given.folder or Path(tempfile.mkdtemp())
     if given.alone:
-        ended = {path.stem: run_alone(path) for path in sorted(folder.glob("*.py"))}
+        paths = sorted(folder.glob("*.py"))
+        with ThreadPoolExecutor(given.jobs) as pool:
+            ended = dict(zip((path.stem for path in paths), pool.map(run_alone, paths), strict=True))
         print(json.dumps(ended, indent=1))
         return
     backend = backends.activate(given.backend)
