@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     Above = tuple[c.Node, ...]
 
 _OFF: Final = ("no_grad", "set_grad_enabled_false", "inference_mode")
-_TORCHS: Final = (c.TorchLinear, c.TorchLayerNorm, c.TorchGELU, c.TorchDropout, c.OpsLinear)
+TORCHS: Final = (c.TorchLinear, c.TorchLayerNorm, c.TorchGELU, c.TorchDropout, c.OpsLinear)
 """The modules that ``te.checkpoint`` does not take for its own (distributed.py, get_te_classes)."""
 
 
@@ -207,7 +207,7 @@ def _gives_torch_what_it_refuses(case: c.Case) -> bool:
     return any(
         region.use_reentrant
         and region.function == "module"
-        and all(isinstance(node, _TORCHS) for node in c.walk(region.body) if isinstance(node, c.Module))
+        and all(isinstance(node, TORCHS) for node in c.walk(region.body) if isinstance(node, c.Module))
         and (
             region.contexts is not None
             or (region.gain is not None and region.gain.by_keyword)

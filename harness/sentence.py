@@ -19,12 +19,11 @@ _CHECKPOINTERS: dict[str, list[str]] = {
 _DEFAULT = c.Case(graph=c.Linear(), schedule=())
 
 
-def describe(case: c.Case) -> str:
+def describe(case: c.Case, *, recipe: bool = True) -> str:
     """Return one sentence, or two, that say what a case does; what is default is left out."""
     settings = _settings(case)
     graph = _node(case.graph)
-    recipe = _recipe(case)
-    first = f"{graph}{recipe}; {_schedule(case)}."
+    first = f"{graph}{_recipe(case) if recipe else ''}; {_schedule(case)}."
     first = first[0].upper() + first[1:]
     return f"{first} With {_list(settings)}." if settings else first
 
