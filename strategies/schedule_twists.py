@@ -123,7 +123,7 @@ def in_one_autocast(draw: st.DrawFn, case: c.Case) -> c.Case:
 def with_recipe_changed(draw: st.DrawFn, case: c.Case) -> c.Case:
     """Change the recipe between two steps, and run one more iteration; or between two pending forwards."""
     recipe = draw(st.sampled_from(_RECIPES))
-    if isinstance(recipe, c.HighPrecision) and _needs_fp8(case):
+    if _keeps_its_recipe(case):
         recipe = c.CurrentScaling()
     if isinstance(recipe, c.DelayedScaling) and isinstance(case.recipe, c.DelayedScaling):
         # TE refuses two lengths of histories in one process, with and without a checkpoint.
@@ -136,11 +136,11 @@ def with_recipe_changed(draw: st.DrawFn, case: c.Case) -> c.Case:
     return with_steps(with_steps(case, change, place=place), c.Forward(8.0), c.Backward())
 
 
-def _needs_fp8(case: c.Case) -> bool:
-    """Tell whether a case makes sense in FP8 alone, with and without a checkpoint.
+def _keeps_its_recipe(case: c.Case) -> bool:
+    """Tell whether neither high precision nor another delayed scaling will do, with and without a checkpoint.
 
-    In high precision a linear saves the input that is changed in place; and inside an autocast that is off
-    none ever updates its scales.
+    In high precision a linear saves the input that is changed in place; inside an autocast that is off none
+    ever updates its scales; and a recipe of a part's own may have a history of another length.
     """
     return any(
         (isinstance(node, c.Residual) and node.in_place)

@@ -81,12 +81,8 @@ FAULTY = {
 }  # fmt: skip
 """The least that shows each fault, on every backend."""
 
-EMULATED = {
-    "recomputing under torch autocast": iterate(c.Autocast(RECOMPUTING), *AGAIN, torch_autocast=True),
-}
-"""What shows on the CPU backend alone."""
-
 SOUND = {
+    "recomputing under torch autocast": iterate(c.Autocast(RECOMPUTING), *AGAIN, torch_autocast=True),
     "plain": iterate(LINEAR),
     "repeated": iterate(LINEAR, *AGAIN),
     "in order": iterate(LINEAR, *TWO, c.Backward(), c.Backward()),
@@ -103,7 +99,7 @@ SOUND = {
 }  # fmt: skip
 """Neighbours of those, which hold."""
 
-CASES = {**FAULTY, **EMULATED, **SOUND}
+CASES = {**FAULTY, **SOUND}
 
 
 class Tried(NamedTuple):
@@ -140,13 +136,6 @@ def test_the_script_of_a_fault_shows_it(tried: dict[str, Tried], name: str) -> N
     assert "Traceback" not in ended.output
 
 
-@pytest.mark.emulation
-@pytest.mark.parametrize("name", EMULATED)
-def test_so_does_that_of_a_fault_of_the_emulation_alone(tried: dict[str, Tried], name: str) -> None:
-    assert not tried[name].verdict.held
-    assert tried[name].ended.code == 1, tried[name].ended.output
-
-
 @pytest.mark.parametrize("name", SOUND)
 def test_the_script_of_a_sound_case_ends_with_0(tried: dict[str, Tried], name: str) -> None:
     assert tried[name].verdict.held
@@ -159,7 +148,7 @@ def test_the_script_of_any_case_ends_as_the_verdict_has_it(tried: dict[str, Trie
     assert ended.code == (not verdict.held), f"{verdict.signature}\n{ended.output}\n{text}"
 
 
-@pytest.mark.parametrize("name", [*FAULTY, *EMULATED])
+@pytest.mark.parametrize("name", FAULTY)
 def test_a_script_is_short(tried: dict[str, Tried], name: str) -> None:
     lines = tried[name].text.splitlines()
     assert len(lines) <= 40
