@@ -94,10 +94,13 @@ class Tally(msgspec.Struct):
     oracles: Counter[str] = msgspec.field(default_factory=Counter)
     violations: Counter[str] = msgspec.field(default_factory=Counter)
     known: Counter[str] = msgspec.field(default_factory=Counter)
+    raised: int = 0
+    """Cases in which both runs raised alike: they hold, for what they are worth."""
 
     def count(self, case: c.Case, verdict: Verdict) -> None:
         """Add one judged case; one that shows a known issue counts as that, and not its violations."""
         self.cases += 1
+        self.raised += verdict.held and verdict.direct_error is not None
         self.features.update(features(case))
         self.features.update(features_beyond(case))
         self.oracles.update(verdict.evaluated)
@@ -115,6 +118,7 @@ class Tally(msgspec.Struct):
     def add(self, more: Tally) -> None:
         """Add the counts of another tally; the time is the campaign's, and stays."""
         self.cases += more.cases
+        self.raised += more.raised
         self.lacking.update(more.lacking)
         self.features.update(more.features)
         self.oracles.update(more.oracles)
@@ -147,6 +151,8 @@ def run_chunk(
     observe: Observer,
     deadline: float | None = None,
     refused: Refused | None = None,
+    *,
+    legal: bool = True,
 ) -> list[Failure]:
     """Judge ``cases`` different cases drawn with ``seed``; return the shrunk failures, one per kind.
 
@@ -162,10 +168,11 @@ def run_chunk(
         deadline: ``time.monotonic()`` after which no further case is drawn; None for no limit.
         refused: called for each drawn case that the installed release cannot run, with the reason;
             without it such a case is a fault.
+        legal: whether every case of the domain can be run directly.
 
     Raises:
         JudgingFault: whatever ``judge`` raised, with the case; or the direct run raised, which no case of a
-            domain that is valid by construction may do, and which would let the case hold for nothing.
+            ``legal`` domain may do, and which would let the case hold for nothing.
     """
     kinds: dict[str, str | None] = {}
     # Of each kind, the smallest failure of each round.
@@ -186,7 +193,7 @@ def run_chunk(
             kinds[fingerprint] = None
             refused(error)
             return
-        if verdict.direct_error is not None and verdict.held:
+        if legal and verdict.direct_error is not None and verdict.held:
             raise HarnessFault(f"the direct run raised {verdict.direct_error.type}: no case of its domain")
         observe(case, verdict)
         kind = kinds[fingerprint] = kind_of(case, verdict)

@@ -174,6 +174,8 @@ def summary(plan: Plan, outcome: Outcome) -> None:
         "TE": f"{where.get('transformer_engine')}, {where.get('te_mode')}, {where.get('checkpointer')}",
         "violations": _pairs(tally.violations) or "none",
     }
+    if tally.raised:
+        rows["raised"] = f"{_count(tally.raised, 'case')} in which both runs raised alike"
     if tally.known:
         rows["known"] = f"{_count(tally.known.total(), 'case')} of {_count(len(tally.known), 'known issue')}"
     if tally.lacking:
@@ -201,6 +203,7 @@ def campaign_json(plan: Plan, outcome: Outcome, saved: Mapping[str, Path | None]
         "oracles": {name: tally.oracles[name] for name in ORACLES},
         "violations": dict(tally.violations),
         "known": dict(tally.known),
+        "raised": tally.raised,
         "failures": [
             {
                 "kind": kind,

@@ -191,9 +191,11 @@ def reused(draw: st.DrawFn, case: c.Case) -> c.Case:
     numbers = [
         number
         for number, leaf in enumerate(c.modules(case))
-        if type(leaf) in _REUSABLE and not getattr(leaf, "recompute", False)
+        if type(leaf) in _REUSABLE and not leaf.frozen and not getattr(leaf, "recompute", False)
     ]
-    if not numbers:
+    own = any(isinstance(node, c.Autocast) and node.recipe is not None for node in c.walk(case.graph))
+    if not numbers or own:
+        # TE refuses a module two lengths of histories, with and without a checkpoint.
         case = ended(case, c.Autocast(c.Region(c.Linear())))
         numbers = [len(c.modules(case)) - 1]
     if draw(_FLAGS):
