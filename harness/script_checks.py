@@ -276,19 +276,20 @@ def _random(case: c.Case, state: str) -> Check:
     # A direct backward draws no random numbers: where only backwards are left, no direct run need tell more.
     if first_of_the_last_backwards(case.schedule) is None:
         return Check(report=_RANDOM, returned=f"return {state}")
-    report = (f"same = torch.equal({state}, before)", *_RANDOM_BEFORE)
+    several = sum(isinstance(step, c.Backward) for step in case.schedule) > 1
+    report = (
+        f"same = torch.equal({state}, before)",
+        f'print("expected: the random state from before the backward{"s" * several}")',
+        *_RANDOM[2:],
+    )
     return Check(report=report, kept=Kept(random=state), compares=False)
 
 
-_RANDOM_BEFORE: Final = (
-    'print("expected: the random state from before the backward")',
-    """print("observed:", "that state" if same else "another")""",
-    "sys.exit(not same)",
-)
 _RANDOM: Final = (
     "same = torch.equal(run({direct}), run({checkpointed}))",
     'print("expected: the random state that the direct run ends with")',
-    *_RANDOM_BEFORE[1:],
+    """print("observed:", "that state" if same else "another")""",
+    "sys.exit(not same)",
 )
 
 _CHECKS: Final[tuple[tuple[tuple[OracleName, ...], Callable[..., Check | None]], ...]] = (
