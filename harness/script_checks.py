@@ -9,7 +9,8 @@ import msgspec
 
 from harness import case as c
 from harness.script_modules import variables
-from harness.script_results import Kept, may_lack_gradients
+from harness.script_results import CPU_STATE, Kept, may_lack_gradients
+from harness.script_schedule import first_of_the_last_backwards
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -250,15 +251,12 @@ _STATES: Final[dict[str, tuple[str, str, bool]]] = {
 }  # fmt: skip
 
 
-def _global(_case: c.Case, _seen: Seen, found: Sequence[Violation]) -> Check | None:
+def _global(case: c.Case, _seen: Seen, found: Sequence[Violation]) -> Check | None:
     """Compare a switch, or the state of a random number generator."""
     for violation in found:
         generator = re.search(r"random number generator (\d+)", violation.message)
         if generator is not None:
-            states = {"0": "torch.get_rng_state()", "1": "torch.cuda.get_rng_state()"}
-            tracked = 'tracker.get_states()["model-parallel-rng"].get_state()'
-            state = states.get(generator[1], tracked)
-            return Check(report=_RANDOM, returned=f"return {state}")
+            return _random(case, _GENERATORS.get(generator[1], _TRACKED))
         name, _, _ = violation.message.partition(" is ")
         if name in _STATES:
             what, expression, tensor = _STATES[name]
@@ -268,6 +266,23 @@ def _global(_case: c.Case, _seen: Seen, found: Sequence[Violation]) -> Check | N
                 iteration=violation.iteration,
             )
     return None
+
+
+_GENERATORS: Final = {"0": CPU_STATE, "1": "torch.cuda.get_rng_state()"}
+_TRACKED: Final = 'tracker.get_states()["model-parallel-rng"].get_state()'
+
+
+def _random(case: c.Case, state: str) -> Check:
+    # A direct backward draws no random numbers: where only backwards are left, no direct run need tell more.
+    if first_of_the_last_backwards(case.schedule) is None:
+        return Check(report=_RANDOM, returned=f"return {state}")
+    several = sum(isinstance(step, c.Backward) for step in case.schedule) > 1
+    report = (
+        f"same = torch.equal({state}, before)",
+        f'print("expected: the random state from before the backward{"s" * several}")',
+        *_RANDOM[2:],
+    )
+    return Check(report=report, kept=Kept(random=state), compares=False)
 
 
 _RANDOM: Final = (

@@ -48,7 +48,8 @@ class Regions:
         self._always_told = bool(forwards) and all(step.first_microbatch is not None for step in forwards)
         all_regions = dict(_regions(root))
         self._failing = _failing(case, c.Forward) | _failing(case, c.Backward)
-        self._failing_late = _failing(case, c.Backward)
+        # What raises in a backward is called directly only where runs are compared.
+        self._interrupted = _failing(case, c.Backward) if style.compares else set[int]()
         self._apart = [_sums_apart(case, place, added) for place, added in all_regions.items()]
         built = [place.number for place in all_regions if self._named(place) is None]
         self._names = {
@@ -60,9 +61,13 @@ class Regions:
 
     def expression(self, place: Place, x: str) -> str | None:
         """Return the call of a region; None where its result takes statements."""
-        node = _region(place)
-        late = self._style.compares and place.number in self._failing_late
-        return None if node.results == "tuple" or late else self._call(place, x)
+        statements = _region(place).results == "tuple" or place.number in self._interrupted
+        return None if statements else self._call(place, x)
+
+    @property
+    def interrupts(self) -> bool:
+        """Whether something calls the function ``interrupt``, which raises while a step is to fail."""
+        return bool(self._interrupted)
 
     def write(self, place: Place, x: str, to: str) -> list[str]:
         """Return the lines that call a region and join what it returns."""
@@ -72,14 +77,15 @@ class Regions:
             lines = [f"scaled, plain, detached, factor = {made}"]
             watched = ["scaled", "plain"]
         else:
-            joined = self._graph.fresh()
+            assigned = to.removesuffix(" = ")
+            joined = assigned if assigned != to else self._graph.fresh()
             lines = [f"{joined} = {made}"]
             watched = [joined]
-        if self._style.compares and place.number in self._failing_late:
+        if place.number in self._interrupted:
             # Directly, no recompute comes that could raise.
             lines.append(f"if {self._style.checkpoint} is direct and {watched[0]}.requires_grad:")
             lines += indented(f"{name}.register_hook(interrupt)" for name in watched)
-        return [*lines, to + joined] if to else lines
+        return lines if to in ("", f"{joined} = ") else [*lines, to + joined]
 
     def _call(self, place: Place, x: str) -> str:
         node = _region(place)
@@ -203,7 +209,7 @@ class Regions:
         if value is None and changed:
             lines.append(f"out = out{changed}")
         if fails:
-            late = place.number in self._failing_late
+            late = place.number in self._interrupted
             lines += ["interrupt()"] if late else ["if failing:", "    raise InterruptedError"]
         result = "0.5 * out, out, out.detach(), 0.25" if node.results == "tuple" else "out"
         return [*lines, f"return {result}"]

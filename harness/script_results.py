@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 PARAMETERS: Final = "*gradients"
 """The entry of all parameters' gradients, by the name of the list that they are in."""
+CPU_STATE: Final = "torch.get_rng_state()"
+"""The state of the generator from which tensors are drawn, unless they are drawn apart."""
 _RETURNING, _COLLECTING = "return {}", "results += {}"
 
 
@@ -21,12 +23,13 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     """What a script keeps to compare: these quantities, from this iteration on.
 
     Where some parameters may have no gradient, ``lacking`` says what becomes of those: they count as zero, or
-    are left out.
+    are left out. ``random`` is the state of a random number generator that is kept before the first backward.
     """
 
     quantities: frozenset[Quantity] = frozenset()
     since: int = 0
     lacking: Literal["none", "zero", "out"] = "none"
+    random: str = ""
 
     def wants(self, quantity: Quantity, iteration: int) -> bool:
         """Tell whether a quantity of an iteration is kept."""

@@ -30,7 +30,8 @@ class Outline:
         self.tail = _tail(steps, self.pairs)
         calls = len(forwards) + evaluations - max(len(self.pairs) - 1, 0)
         self.fails = any(fails(step) for step in steps)
-        self.fails_late = any(isinstance(step, c.Backward) and fails(step) for step in steps)
+        self.draws_after_failing = _draws_after_failing(steps)
+        """Whether tensors are drawn once a region has raised in a backward."""
         self.inline = calls == 1 and not self.told and not any(map(fails, forwards))
         self.learns = any(isinstance(step, c.OptimizerStep) for step in steps)
         self.saves = any(isinstance(step, c.SaveState) for step in steps)
@@ -66,9 +67,30 @@ class Outline:
         return self.inline or outputs or not dropped
 
 
+def runs(step: c.Step) -> bool:
+    """Tell whether a step runs modules forward or backward, for which it draws a tensor."""
+    return isinstance(step, c.Forward | c.Evaluate | c.Backward)
+
+
+def first_of_the_last_backwards(steps: Sequence[c.Step]) -> int | None:
+    """Return the place of the first backward, after which only backwards run; None where others run too."""
+    running = [at for at, step in enumerate(steps) if runs(step)]
+    backwards = [at for at in running if isinstance(steps[at], c.Backward)]
+    return backwards[0] if backwards and running[-len(backwards) :] == backwards else None
+
+
 def fails(step: c.Step) -> bool:
     """Tell whether a region raises in a step."""
     return isinstance(step, c.Forward | c.Backward) and step.fails is not None
+
+
+def _draws_after_failing(steps: Sequence[c.Step]) -> bool:
+    failed = False
+    for step in steps:
+        if failed and runs(step):
+            return True
+        failed |= isinstance(step, c.Backward) and fails(step)
+    return False
 
 
 def _pairs(steps: Sequence[c.Step]) -> list[int]:

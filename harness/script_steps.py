@@ -9,8 +9,8 @@ import msgspec
 from harness import case as c
 from harness.script_graph import uses
 from harness.script_modules import recipe
-from harness.script_results import PARAMETERS, Kept, Results
-from harness.script_schedule import Outline, fails
+from harness.script_results import CPU_STATE, PARAMETERS, Kept, Results
+from harness.script_schedule import Outline, fails, first_of_the_last_backwards, runs
 from harness.script_text import call, indented, number
 
 if TYPE_CHECKING:
@@ -62,13 +62,13 @@ class StepsWriter:
         """Whether something else moves the state of the CPU's generator."""
         leaves = c.modules(self._case)
         host = any(isinstance(leaf, c.TorchDropout) and leaf.on_cpu for leaf in leaves)
-        return host or self.outline.fails_late
+        return host or self.outline.draws_after_failing or self._kept.random == CPU_STATE
 
     # --- Functions ---
 
     def _functions(self) -> list[list[str]]:
         blocks: list[list[str]] = []
-        if self.outline.fails_late:
+        if self._regions.interrupts:
             blocks.append(["def interrupt(*_):", "    if failing:", "        raise InterruptedError"])
         forward = [] if self.outline.inline else self._forward_function()
         step = self._pair_function() if self.outline.pairs else []
@@ -145,7 +145,7 @@ class StepsWriter:
             case c.Forward():
                 self._forward(step, at, lines)
             case c.Backward():
-                self._backward(step, lines)
+                self._backward(step, at, lines)
             case c.Abandon():
                 self._abandon(step, lines)
             case c.Evaluate():
@@ -181,7 +181,7 @@ class StepsWriter:
         first = "" if step.first_microbatch is None else f"first={step.first_microbatch}"
         drawn = self._input(number(step.magnitude), learned=True)
         if step.fails is not None:
-            lines += _interrupted([call("forward", drawn, first)])
+            lines += self._interrupted([call("forward", drawn, first)], at)
         elif not self.outline.named(at, outputs=self._outputs):
             self._pending.append(_Pending(iteration, x, ""))
             lines.append(f"{call('forward', drawn, first)}  # its backward never comes")
@@ -200,14 +200,16 @@ class StepsWriter:
             lines.append(f"{self._model.name}.zero_grad()")
             self._learned = False
 
-    def _backward(self, step: c.Backward, lines: list[str]) -> None:
+    def _backward(self, step: c.Backward, at: int, lines: list[str]) -> None:
+        if self._kept.random and at == first_of_the_last_backwards(self._case.schedule):
+            lines.append(f"before = {self._kept.random}")
         going = self._pending[step.which : step.which + step.losses]
         if not step.retain:
             del self._pending[step.which : step.which + step.losses]
         self._learned = True
         results = Results(Kept(), self._model) if fails(step) else self.results
         written = self._backwards(going, step, number(step.magnitude), results)
-        lines += _interrupted(written) if fails(step) else written
+        lines += self._interrupted(written, at) if fails(step) else written
 
     def _backwards(self, going: list[_Pending], step: c.Backward, size: str, results: Results) -> list[str]:
         """Return the lines of a backward of these forwards, and keep what is wanted of it."""
@@ -258,6 +260,12 @@ class StepsWriter:
         if keeps:
             self.results.add(name)
 
+    def _interrupted(self, lines: list[str], at: int) -> list[str]:
+        """Return the lines of a step in which a region raises, which the training loop outlives."""
+        suppressing = "with contextlib.suppress(InterruptedError):"
+        goes_on = any(map(runs, self._case.schedule[at + 1 :]))
+        return ["failing = True", suppressing, *indented(lines), *["failing = False"] * goes_on]
+
     # --- Tensors ---
 
     def _normal(self, size: str) -> str:
@@ -269,9 +277,3 @@ class StepsWriter:
         half = self._case.dtype == "bfloat16"
         drawn = self._normal(size) + ('.to("cuda", torch.bfloat16)' if half else ".cuda()")
         return drawn + ".requires_grad_()" if learned and self._case.input_requires_grad else drawn
-
-
-def _interrupted(lines: list[str]) -> list[str]:
-    """Return lines in which a region raises, which the training loop outlives."""
-    suppressing = "with contextlib.suppress(InterruptedError):"
-    return ["failing = True", suppressing, *indented(lines), "failing = False"]

@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import corpus, known_issues
+from harness import known_issues
 from harness.backends import te_version
 from harness.beyond import features_beyond
-from harness.known_issues import Issue
-from harness.releases import ordered
+from tests.frontier.known import FOLDER, ISSUES, PINNED, affects, saved
 
 if TYPE_CHECKING:
+    from harness.known_issues import Issue
     from harness.session import Session
-
-FOLDER = Path(__file__).parents[2] / "corpus" / "known_issues"
-ISSUES = known_issues.load()
-PINNED = [pytest.param(issue, name, id=f"{issue.id}-{name}") for issue in ISSUES for name in issue.pinned]
-
-
-def affects(issue: Issue, release: str) -> bool:
-    first, last = issue.releases
-    ends = ordered({first, release, last})
-    return (ends[0], ends[-1]) == (first, last)
-
-
-def saved(name: str) -> corpus.SavedCase:
-    return corpus.load(FOLDER / f"{name}.json")
 
 
 @pytest.mark.parametrize(("issue", "name"), PINNED)

@@ -81,6 +81,21 @@ FAULTY = {
 }  # fmt: skip
 """The least that shows each fault, on every backend."""
 
+_TWO_REGIONS = c.Autocast(c.Chain((c.Region(c.Linear()), c.Region(c.Linear()))))
+RAISING = {
+    "raising in a backward": iterate(_TWO_REGIONS, c.Forward(), c.Backward(fails=1)),
+    "raising in a backward, then going on": iterate(
+        _TWO_REGIONS, c.Forward(), c.Backward(fails=1), c.Forward(8.0), c.Backward()
+    ),
+    "random numbers after it": iterate(
+        c.Chain((LINEAR, c.TorchDropout())), *TWO, c.Backward(fails=0), c.Backward()
+    ),
+    "the CPU's random numbers after it": iterate(
+        c.Chain((c.Region(c.TorchLinear()), c.TorchDropout(on_cpu=True))), c.Forward(), c.Backward(fails=0)
+    ),
+}  # fmt: skip
+"""Faults that show once a recompute has raised; their scripts may be longer."""
+
 SOUND = {
     "recomputing under torch autocast": iterate(c.Autocast(RECOMPUTING), *AGAIN, torch_autocast=True),
     "plain": iterate(LINEAR),
@@ -99,7 +114,7 @@ SOUND = {
 }  # fmt: skip
 """Neighbours of those, which hold."""
 
-CASES = {**FAULTY, **SOUND}
+CASES = {**FAULTY, **RAISING, **SOUND}
 
 
 class Tried(NamedTuple):
@@ -126,7 +141,7 @@ def tried(te_session: Session, tmp_path_factory: pytest.TempPathFactory) -> dict
     return {name: Tried(verdict, text, ended[name]) for name, (verdict, text) in made.items()}
 
 
-@pytest.mark.parametrize("name", FAULTY)
+@pytest.mark.parametrize("name", [*FAULTY, *RAISING])
 def test_the_script_of_a_fault_shows_it(tried: dict[str, Tried], name: str) -> None:
     verdict, _, ended = tried[name]
     assert not verdict.held
