@@ -106,7 +106,7 @@ class Tally(msgspec.Struct):
         self.oracles.update(verdict.evaluated)
         known = known_issues.explain(case, verdict.violations)
         if known:
-            self.known[known[0].id] += 1
+            self.known.update(issue.id for issue in known)
         else:
             self.violations.update({violation.oracle for violation in verdict.violations})
 

@@ -85,25 +85,29 @@ def load(path: Path = FILE) -> tuple[Issue, ...]:
 def explain(
     case: c.Case, violations: Sequence[Violation], issues: Sequence[Issue] | None = None
 ) -> tuple[Issue, ...]:
-    """Return the known issues that explain a case's violations, first what explains most.
+    """Return the fewest known issues that explain a case's violations; none for a new fault.
 
-    Every violation must be one that some issue, whose features the case has, leads to; else there are none.
+    Every violation must be one that some issue, whose features the case has, leads to. What
+    explains most comes first; of those that explain the same, the first is taken.
     """
     features = features_beyond(case)
-    possible = [
-        (issue, rule)
+    possible = {
+        issue: [rule for rule in issue.rule if rule.applies(features)]
         for issue in (_known() if issues is None else issues)
-        for rule in issue.rule
-        if rule.applies(features)
-    ]
-    covered: dict[str, tuple[Issue, int]] = {}
-    for violation in violations:
-        covering = {issue.id: issue for issue, rule in possible if rule.covers(violation)}
-        if not covering:
+    }
+    open_ = list(violations)
+    found: list[Issue] = []
+    while open_:
+        covered = {
+            issue: [violation for violation in open_ if any(rule.covers(violation) for rule in rules)]
+            for issue, rules in possible.items()
+        }
+        issue = max(covered, key=lambda issue: len(covered[issue]), default=None)
+        if issue is None or not covered[issue]:
             return ()
-        for name, issue in covering.items():
-            covered[name] = (issue, covered.get(name, (issue, 0))[1] + 1)
-    return tuple(issue for issue, _ in sorted(covered.values(), key=lambda found: -found[1]))
+        found.append(issue)
+        open_ = [violation for violation in open_ if violation not in covered[issue]]
+    return tuple(found)
 
 
 def may_be_known(case: c.Case) -> bool:

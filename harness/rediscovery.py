@@ -31,7 +31,7 @@ def first_cases(judge: Callable[[c.Case], Verdict], cases: Sequence[c.Case]) -> 
             violations = judge(case).violations
         except ReleaseLacks:
             continue
-        for issue in known_issues.explain(case, violations)[:1]:
+        for issue in known_issues.explain(case, violations):
             found.setdefault(issue.id, number)
         if found.keys() >= wanted:
             break

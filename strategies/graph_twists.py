@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 from hypothesis import strategies as st
@@ -122,10 +122,18 @@ def changed_in_place(case: c.Case) -> st.SearchStrategy[c.Case]:
     return st.just(msgspec.structs.replace(changed, recipe=c.DelayedScaling(), torch_autocast=False))
 
 
+def _recipes_beside(case: c.Case) -> list[c.Recipe]:
+    """Return recipes for a part of the graph: others, and the case's but for how it takes amaxes."""
+    if not isinstance(case.recipe, c.DelayedScaling):
+        return _OTHER_RECIPES
+    other: Literal["max", "most_recent"] = "max" if case.recipe.algorithm == "most_recent" else "most_recent"
+    return [*_OTHER_RECIPES, msgspec.structs.replace(case.recipe, algorithm=other)]
+
+
 @st.composite
 def with_recipe_of_its_own(draw: st.DrawFn, case: c.Case) -> c.Case:
     """Put a module under another recipe into a region, or one around a region."""
-    module, recipe = draw(st.sampled_from(_FP8_MODULES)), draw(st.sampled_from(_OTHER_RECIPES))
+    module, recipe = draw(st.sampled_from(_FP8_MODULES)), draw(st.sampled_from(_recipes_beside(case)))
     # Quantized parameters are of one recipe.
     case = msgspec.structs.replace(case, quantized_parameters=False)
     if draw(_FLAGS):

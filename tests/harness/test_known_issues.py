@@ -67,7 +67,7 @@ def test_an_error_is_known_by_a_part_of_its_message(tmp_path: Path) -> None:
 def test_two_issues_may_explain_a_case_together_and_neither_alone(tmp_path: Path) -> None:
     other = ISSUE.replace('"nested"', '"other"').replace('["FIFO drained", "FP8 state"]', '["outputs"]')
     both = (violation("outputs"), violation("FIFO drained"))
-    assert explained(tmp_path, NESTED, *both, text=ISSUE + other) == ["other", "nested"]
+    assert explained(tmp_path, NESTED, *both, text=ISSUE + other) == ["nested", "other"]
     assert explained(tmp_path, NESTED, *both, text=other) == []
 
 
