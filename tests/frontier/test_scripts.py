@@ -72,3 +72,16 @@ def test_the_script_of_a_pinned_case_is_short(issue: Issue, name: str) -> None: 
 @pytest.mark.parametrize("issue", ISSUES, ids=lambda issue: issue.id)
 def test_the_script_of_a_neighbouring_case_shows_none(ended: dict[str, Ended], issue: Issue) -> None:
     assert ended[issue.neighbour].code == 0, ended[issue.neighbour].output
+
+
+def test_each_finding_has_a_script_and_it_is_what_a_pinned_case_gives() -> None:
+    for issue in ISSUES:
+        text = (ROOT / "findings" / f"{issue.id}.py").read_text()
+        assert text in {script(name) for name in issue.pinned}, issue.id
+
+
+def test_each_known_issue_is_told_among_the_findings() -> None:
+    told = (ROOT / "FINDINGS.md").read_text()
+    for issue in ISSUES:
+        assert f"(findings/{issue.id}.py)" in told
+        assert f"{issue.releases[0]} to {issue.releases[1]}" in told
