@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import Any
 
 import torch
 import transformer_engine.common.recipe as te_recipe
@@ -13,170 +14,12 @@ import transformer_engine.pytorch as te
 
 from harness import case as c
 from harness.api import Context, autocast, quantized_init, recipe_class
+from harness.containers import ContextModule, DiscardModule, ResidualModule, ReuseModule, SumModule
+from harness.grad_modes import GRAD_MODES
 from harness.leaves import make_leaf
+from harness.region import RegionModule
 
 _FORMATS = {"HYBRID": te_recipe.Format.HYBRID, "E4M3": te_recipe.Format.E4M3}
-_GRAD_MODES: dict[str, Callable[[], Context]] = {
-    "null": nullcontext,
-    "no_grad": torch.no_grad,
-    "enable_grad": torch.enable_grad,
-    "set_grad_enabled_false": partial(torch.set_grad_enabled, False),
-    "set_grad_enabled_true": partial(torch.set_grad_enabled, True),
-    "inference_mode": torch.inference_mode,
-}
-
-
-class RegionCaller(Protocol):
-    """What a region asks of the run it is part of: to call its callable, checkpointed or not."""
-
-    def call_region(self, region: RegionModule, x: torch.Tensor) -> Any:
-        """Call ``region.function`` on ``x`` and the region's other arguments, and return what it does."""
-
-    def region_runs(self, region: RegionModule) -> None:
-        """Note that the region's callable is being run."""
-
-    def region_enters(self, region: RegionModule, context: str) -> None:
-        """Note that a context of the region is being entered: "forward" or "recompute"."""
-
-
-class ResidualModule(torch.nn.Module):
-    """``x + body(x)``."""
-
-    def __init__(self, body: torch.nn.Module) -> None:
-        super().__init__()
-        self.body = body
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Map [..., width] to the same shape."""
-        out: torch.Tensor = x + self.body(x)
-        return out
-
-
-class SumModule(torch.nn.Module):
-    """The sum of the branches."""
-
-    def __init__(self, branches: Iterable[torch.nn.Module]) -> None:
-        super().__init__()
-        self.branches = torch.nn.ModuleList(branches)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Map [..., width] to the same shape."""
-        first, *rest = (branch(x) for branch in self.branches)
-        total: torch.Tensor = first
-        for term in rest:
-            total = total + term
-        return total
-
-
-class ContextModule(torch.nn.Module):
-    """The body under a context made anew for each call; the result is cloned where ``clone`` is set."""
-
-    def __init__(self, body: torch.nn.Module, context: Callable[[], Context], *, clone: bool = False) -> None:
-        super().__init__()
-        self.body = body
-        self.context = context
-        self.clone = clone
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Map [..., width] to the same shape."""
-        with self.context():
-            out: torch.Tensor = self.body(x)
-        return out.clone() if self.clone else out
-
-
-class GainModule(torch.nn.Module):
-    """The body times a second argument, a float or a tensor of one element."""
-
-    def __init__(self, body: torch.nn.Module) -> None:
-        super().__init__()
-        self.body = body
-
-    def forward(self, x: torch.Tensor, gain: float | torch.Tensor) -> torch.Tensor:
-        """Map [..., width] to the same shape."""
-        out: torch.Tensor = self.body(x) * gain
-        return out
-
-
-_Results: TypeAlias = tuple[torch.Tensor, torch.Tensor, torch.Tensor, float]
-
-
-class TupleModule(torch.nn.Module):
-    """The body, its result returned as several: scaled, as it is, without gradient, and a float."""
-
-    def __init__(self, body: torch.nn.Module) -> None:
-        super().__init__()
-        self.body = body
-
-    def forward(self, *args: Any, **kwargs: Any) -> _Results:
-        """Map [..., width] to tensors of the same shape, and a float."""
-        out: torch.Tensor = self.body(*args, **kwargs)
-        return 0.5 * out, out, out.detach(), 0.25
-
-    @staticmethod
-    def joined(results: _Results) -> torch.Tensor:
-        """Return the sum of the results, each weighted otherwise, so that none can stand for another."""
-        scaled, plain, detached, factor = results
-        return scaled + factor * plain + 2 * detached
-
-
-class _Owner:
-    """An object that is no module, whose bound method a region may hand to the checkpoint."""
-
-    def __init__(self, body: torch.nn.Module) -> None:
-        self.body = body
-
-    def apply(self, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        return self.body(x, *args, **kwargs)
-
-
-class RegionModule(torch.nn.Module):
-    """A region: it leaves to the run whether its callable runs under the checkpoint.
-
-    ``function`` is what the checkpoint is given; ``args`` and ``kwargs`` follow the input.
-    """
-
-    def __init__(self, node: c.Region, number: int, body: torch.nn.Module, device: torch.device) -> None:
-        super().__init__()
-        self.node = node
-        self.number = number
-        self.body = body if node.gain is None else GainModule(body)
-        if node.results == "tuple":
-            self.body = TupleModule(self.body)
-        self.function = self._function()
-        self.args, self.kwargs = _gain_arguments(node.gain, device)
-        self.caller: RegionCaller | None = None
-        self.body.register_forward_pre_hook(self._note)
-
-    def _function(self) -> Callable[..., Any]:
-        if self.node.function == "module":
-            return self.body
-        if self.node.function == "method":
-            return _Owner(self.body).apply
-        body = self.body
-        return lambda x, *args, **kwargs: body(x, *args, **kwargs)
-
-    def _note(self, _module: torch.nn.Module, _args: tuple[Any, ...]) -> None:
-        if self.caller is not None:
-            self.caller.region_runs(self)
-
-    def contexts(self) -> tuple[Context, Context]:
-        """Return fresh contexts for the forward and the recompute, as ``context_fn`` must."""
-        contexts = self.node.contexts or c.Contexts()
-        return self._told("forward", contexts.forward), self._told("recompute", contexts.recompute)
-
-    @contextmanager
-    def _told(self, name: str, mode: c.ContextName) -> Iterator[None]:
-        if self.caller is not None:
-            self.caller.region_enters(self, name)
-        with _GRAD_MODES[mode]():
-            yield
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Map [..., width] to the same shape."""
-        assert self.caller is not None, "a region runs only as part of a run"  # noqa: S101
-        results = self.caller.call_region(self, x)
-        out: torch.Tensor = TupleModule.joined(results) if self.node.results == "tuple" else results
-        return out
 
 
 class Model:
@@ -190,12 +33,15 @@ class Model:
         self._recompute = recompute
         self.device = device
         self.recipe = make_recipe(case.recipe)
+        """What autocasts entered from now on have, unless they have one of their own."""
         self.tracker = _rng_tracker(case.seed) if case.rng_tracker else None
         self.leaves: list[torch.nn.Module] = []
         self.regions: list[RegionModule] = []
-        self.in_fp8: list[torch.nn.Module] = []
-        """The leaves that stand in an enabled autocast, and so must run under the case's recipe."""
-        self._fp8 = False
+        self.meant_delayed: list[bool | None] = []
+        """Of each leaf, whether by the case it runs under delayed scaling; None where that may change."""
+        self.first_microbatch: bool | None = None
+        """What TE's modules are given now as ``is_first_microbatch``."""
+        self._around: c.Recipe = c.HighPrecision()
         with ExitStack() as stack:
             if case.quantized_parameters:
                 stack.enter_context(quantized_init(self.recipe))
@@ -208,37 +54,112 @@ class Model:
         grads = "".join("g" if parameter.requires_grad else "f" for _, parameter in self.parameters)
         return ("modes of the modules (t: train, e: eval)", modes), ("parameters (f: frozen)", grads)
 
+    def autocast(self, node: c.Autocast | None = None) -> Context:
+        """Return the context of an autocast node, or of one that the schedule opens, as things are now."""
+        recipe = self.recipe if node is None or node.recipe is None else make_recipe(node.recipe)
+        enabled = recipe is not None and (node is None or node.enabled)
+        return autocast(enabled, recipe)
+
+    @contextmanager
+    def microbatch(self, first: bool | None) -> Iterator[None]:
+        """Give TE's modules ``is_first_microbatch``, where it is not None."""
+        around, self.first_microbatch = self.first_microbatch, first
+        try:
+            yield
+        finally:
+            self.first_microbatch = around
+
+    def deep_copy(self) -> None:
+        """Replace every leaf by a deep copy of its own."""
+        for region in self.regions:
+            region.unwatch()
+        copies = {id(leaf): copy.deepcopy(leaf) for leaf in self.leaves}
+        for parent in list(self.root.modules()):
+            for name, child in parent.named_children():
+                if id(child) in copies:
+                    setattr(parent, name, copies[id(child)])
+        self.root = copies.get(id(self.root), self.root)
+        self.leaves = [copies[id(leaf)] for leaf in self.leaves]
+        for region in self.regions:
+            region.watch()
+        self.parameters = list(self.root.named_parameters())
+
     def _build(self, node: c.Node) -> torch.nn.Module:
         if isinstance(node, c.Module):
             return self._leaf(node)
+        if isinstance(node, c.Reuse):
+            return self._reuse(node)
         if isinstance(node, c.Chain):
             return torch.nn.Sequential(*[self._build(child) for child in node.nodes])
-        if isinstance(node, c.Residual):
-            return ResidualModule(self._build(node.body))
         if isinstance(node, c.Sum):
             return SumModule([self._build(branch) for branch in node.branches])
+        if isinstance(node, c.Residual):
+            return ResidualModule(self._build(node.body), in_place=node.in_place)
+        if isinstance(node, c.Discard):
+            return DiscardModule(self._build(node.body))
         if isinstance(node, c.Autocast):
-            enabled = node.enabled and self.recipe is not None
-            around, self._fp8 = self._fp8, enabled
-            body = self._build(node.body)
-            self._fp8 = around
-            return ContextModule(body, partial(autocast, enabled, self.recipe))
+            return self._autocast(node)
         if isinstance(node, c.GradMode):
             clone = node.mode == "inference_mode"
-            return ContextModule(self._build(node.body), _GRAD_MODES[node.mode], clone=clone)
+            return ContextModule(self._build(node.body), GRAD_MODES[node.mode], clone=clone)
         return self._region(node)
+
+    def _autocast(self, node: c.Autocast) -> torch.nn.Module:
+        around = self._around
+        self._around = (node.recipe or self.case.recipe) if node.enabled else c.HighPrecision()
+        body = self._build(node.body)
+        self._around = around
+        return ContextModule(body, partial(self.autocast, node))
 
     def _region(self, node: c.Region) -> torch.nn.Module:
         number = len(self.regions)
         self.regions.append(None)  # type: ignore[arg-type] # holds the place: regions below come after
-        self.regions[number] = RegionModule(node, number, self._build(node.body), self.device)
+        body = self._build(node.body)
+        if body in self.leaves and any(isinstance(below, c.Reuse) for below in c.walk(self.case.graph)):
+            # Where the module is called from elsewhere too, its calls are not the region's.
+            body = torch.nn.Sequential(body)
+        self.regions[number] = RegionModule(node, number, body, self.device)
         return self.regions[number]
 
     def _leaf(self, node: c.Leaf) -> torch.nn.Module:
         leaf = make_leaf(node, self.case, self.device, self.tracker, recompute=self._recompute)
+        if isinstance(node, c.TransformerLayer) and node.recompute and self._recompute:
+            _give(leaf, lambda: {"checkpoint_core_attention": True})
+        if isinstance(node, _MICROBATCHED) and any(_names_microbatch(step) for step in self.case.schedule):
+            _give(getattr(leaf, "grouped", leaf), self._of_microbatch)
         self.leaves.append(leaf)
-        self.in_fp8 += [leaf] * self._fp8
+        self.meant_delayed.append(self._is_delayed_here())
         return leaf
+
+    def _reuse(self, node: c.Reuse) -> torch.nn.Module:
+        if self.meant_delayed[node.module] != self._is_delayed_here():
+            self.meant_delayed[node.module] = None
+        return ReuseModule(self.leaves[node.module])
+
+    def _is_delayed_here(self) -> bool | None:
+        if any(isinstance(step, c.SetRecipe | c.OpenAutocast) for step in self.case.schedule):
+            return None
+        return isinstance(self._around, c.DelayedScaling)
+
+    def _of_microbatch(self) -> dict[str, Any]:
+        return {"is_first_microbatch": self.first_microbatch}
+
+
+_MICROBATCHED = (
+    c.Linear, c.LayerNormLinear, c.LayerNormMLP, c.GroupedLinear, c.MultiheadAttention, c.TransformerLayer,
+)  # fmt: skip
+"""The modules that take ``is_first_microbatch``."""
+
+
+def _names_microbatch(step: c.Step) -> bool:
+    return isinstance(step, c.Forward) and step.first_microbatch is not None
+
+
+def _give(module: torch.nn.Module, options: Callable[[], dict[str, Any]]) -> None:
+    """Add keyword arguments to each call of a module."""
+    module.register_forward_pre_hook(
+        lambda _module, args, kwargs: (args, {**kwargs, **options()}), with_kwargs=True
+    )
 
 
 def make_recipe(recipe: c.Recipe) -> Any:
@@ -262,10 +183,3 @@ def _rng_tracker(seed: int) -> Callable[[], Any]:
     tracker = te.CudaRNGStatesTracker()
     tracker.add("model-parallel-rng", seed + 1)
     return lambda: tracker
-
-
-def _gain_arguments(gain: c.Gain | None, device: torch.device) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    if gain is None:
-        return (), {}
-    value = torch.tensor(gain.value, device=device) if gain.as_tensor else gain.value
-    return ((), {"gain": value}) if gain.by_keyword else ((value,), {})

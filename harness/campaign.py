@@ -17,6 +17,8 @@ import msgspec
 from hypothesis import HealthCheck, Phase, Verbosity
 
 from harness import case as c
+from harness import known_issues
+from harness.beyond import features_beyond
 from harness.errors import HarnessFault, ReleaseLacks
 from harness.features import features
 
@@ -91,13 +93,22 @@ class Tally(msgspec.Struct):
     features: Counter[str] = msgspec.field(default_factory=Counter)
     oracles: Counter[str] = msgspec.field(default_factory=Counter)
     violations: Counter[str] = msgspec.field(default_factory=Counter)
+    known: Counter[str] = msgspec.field(default_factory=Counter)
+    raised: int = 0
+    """Cases in which both runs raised alike: they hold, for what they are worth."""
 
     def count(self, case: c.Case, verdict: Verdict) -> None:
-        """Add one judged case."""
+        """Add one judged case; one that shows a known issue counts as that, and not its violations."""
         self.cases += 1
+        self.raised += verdict.held and verdict.direct_error is not None
         self.features.update(features(case))
+        self.features.update(features_beyond(case))
         self.oracles.update(verdict.evaluated)
-        self.violations.update({violation.oracle for violation in verdict.violations})
+        known = known_issues.explain(case, verdict.violations)
+        if known:
+            self.known.update(issue.id for issue in known)
+        else:
+            self.violations.update({violation.oracle for violation in verdict.violations})
 
     @property
     def drawn(self) -> int:
@@ -107,15 +118,20 @@ class Tally(msgspec.Struct):
     def add(self, more: Tally) -> None:
         """Add the counts of another tally; the time is the campaign's, and stays."""
         self.cases += more.cases
+        self.raised += more.raised
         self.lacking.update(more.lacking)
         self.features.update(more.features)
         self.oracles.update(more.oracles)
         self.violations.update(more.violations)
+        self.known.update(more.known)
 
 
-def kind_of(verdict: Verdict) -> str | None:
-    """Return the kind of a failure: the signature of the violation nearest to its cause; None if it held."""
-    if verdict.held:
+def kind_of(case: c.Case, verdict: Verdict) -> str | None:
+    """Return the kind of a failure: the signature of the violation nearest to its cause.
+
+    None if the case held, or shows a known issue: neither is news.
+    """
+    if verdict.held or known_issues.explain(case, verdict.violations):
         return None
     nearest = min(verdict.violations, key=lambda violation: _PRIMARY.index(violation.oracle))
     return nearest.signature
@@ -135,6 +151,8 @@ def run_chunk(
     observe: Observer,
     deadline: float | None = None,
     refused: Refused | None = None,
+    *,
+    legal: bool = True,
 ) -> list[Failure]:
     """Judge ``cases`` different cases drawn with ``seed``; return the shrunk failures, one per kind.
 
@@ -150,10 +168,11 @@ def run_chunk(
         deadline: ``time.monotonic()`` after which no further case is drawn; None for no limit.
         refused: called for each drawn case that the installed release cannot run, with the reason;
             without it such a case is a fault.
+        legal: whether every case of the domain can be run directly.
 
     Raises:
         JudgingFault: whatever ``judge`` raised, with the case; or the direct run raised, which no case of a
-            domain that is valid by construction may do, and which would let the case hold for nothing.
+            ``legal`` domain may do, and which would let the case hold for nothing.
     """
     kinds: dict[str, str | None] = {}
     # Of each kind, the smallest failure of each round.
@@ -174,10 +193,10 @@ def run_chunk(
             kinds[fingerprint] = None
             refused(error)
             return
-        if verdict.direct_error is not None and verdict.held:
+        if legal and verdict.direct_error is not None and verdict.held:
             raise HarnessFault(f"the direct run raised {verdict.direct_error.type}: no case of its domain")
         observe(case, verdict)
-        kind = kinds[fingerprint] = kind_of(verdict)
+        kind = kinds[fingerprint] = kind_of(case, verdict)
         if kind is not None:
             failures = found.setdefault(kind, {})
             failure = Failure(kind, case, verdict)
@@ -211,7 +230,7 @@ def shrink(
     rounds: Iterable[int],
     failure: Failure,
     known: dict[str, str | None],
-    kind: Callable[[Verdict], str | None] = kind_of,
+    kind: Callable[[c.Case, Verdict], str | None] = kind_of,
     most: int | None = None,
 ) -> Failure:
     """Return the smallest case found that fails in the same way, in the first round that has one.
@@ -223,7 +242,7 @@ def shrink(
             another call.
         failure: what to shrink, and the smallest so far.
         known: the kinds of the cases judged so far, by fingerprint; what is judged here is added.
-        kind: tells the kind of a failure from the verdict.
+        kind: tells the kind of a failure from a case and its verdict.
         most: how many cases to judge at most; None for no limit.
     """
     smallest = failure
@@ -241,7 +260,7 @@ def shrink(
             verdict = judge(case)
         except ReleaseLacks:
             return
-        known[fingerprint] = kind(verdict)
+        known[fingerprint] = kind(case, verdict)
         if known[fingerprint] == failure.kind:
             smallest = min(smallest, Failure(failure.kind, case, verdict), key=_size)
             raise Violated(failure.kind)

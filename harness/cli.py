@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness import museum_commands, mutant_commands
+from harness import (
+    explain_command,
+    known_issues_commands,
+    museum_commands,
+    mutant_commands,
+    reproduce_command,
+)
 from harness.errors import CannotRunHere, HarnessError, InvalidInput, ReleaseLacks
 from harness.exits import HELD, INTERRUPTED, VIOLATED, Group, complain
 from harness.files import cache_folder
@@ -317,6 +323,9 @@ def bisect(path: Path, good: str | None, bad: str | None, te_mode: str, json_fil
     return HELD if found else VIOLATED
 
 
+main.add_command(explain_command.explain)
+main.add_command(known_issues_commands.known_issues)
+main.add_command(reproduce_command.reproduce)
 main.add_command(museum_commands.museum)
 main.add_command(mutant_commands.mutants)
 main.add_command(mutant_commands.sensitivity)

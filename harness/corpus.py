@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.campaign import Failure
+    from harness.verdict import Verdict
 
 FORMAT = 1
 """Version of the layout of a saved case; the case inside has a version of its own."""
@@ -67,17 +68,21 @@ class _FileNotes(_Notes, frozen=True, kw_only=True):
     fingerprint: str | None = None
 
 
-def from_failure(
-    failure: Failure, where: Mapping[str, str] | None = None, found: Found | None = None
-) -> SavedCase:
-    """Return a failure as a case to save."""
-    verdict = failure.verdict
-    seen = Seen(
+def seen_of(verdict: Verdict) -> Seen:
+    """Return what of a verdict is saved."""
+    return Seen(
         violations=verdict.violations,
         direct_error=verdict.direct_error,
         checkpointed_error=verdict.checkpointed_error,
         queues=verdict.queues,
     )
+
+
+def from_failure(
+    failure: Failure, where: Mapping[str, str] | None = None, found: Found | None = None
+) -> SavedCase:
+    """Return a failure as a case to save."""
+    seen = seen_of(failure.verdict)
     why = f"fails: {failure.kind}"
     return SavedCase(case=failure.case, why=why, seen=seen, where=dict(where or {}), found=found)
 

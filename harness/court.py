@@ -13,7 +13,7 @@ import msgspec
 from harness import case as c
 from harness.campaign import SHRUNK_ROUNDS, Failure, JudgingFault, chunks, rounds_of, shrink
 from harness.errors import HarnessError, HarnessFault
-from harness.execute import Inputs
+from harness.inputs import Inputs
 from harness.mutants import find
 from harness.mutation import Planted
 from harness.record import draw
@@ -226,7 +226,7 @@ def _is_smallest(case: c.Case) -> bool:
     return len(c.modules(case)) == iterations == 1
 
 
-def _killed(verdict: Verdict) -> str | None:
+def _killed(_case: c.Case, verdict: Verdict) -> str | None:
     """Return one kind for whatever objects: the smallest case may kill a mutant in another way."""
     return "killed" if objectors(verdict) else None
 

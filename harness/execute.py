@@ -2,134 +2,94 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import warnings
-from collections import deque
-from collections.abc import Callable
-from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, TypeAlias
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 from harness import case as c
-from harness.build import Model
+from harness.build import Model, make_recipe
+from harness.caller import Caller, Checkpointer, PlannedError
 from harness.errors import HarnessError, HarnessFault
-from harness.leaves import DTYPES
+from harness.inputs import Inputs
 from harness.recorder import Recorder
-from harness.trace import Quantity, RunError, Standstill, TensorKey, Trace
+from harness.trace import Closeup, Quantity, RunError, Standstill, TensorKey, Trace
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from harness.backends import Backend
-    from harness.build import RegionModule
     from harness.probe import Probe
 
-Checkpointer: TypeAlias = Callable[..., Any]
-"""A function with the signature of ``te.checkpoint``."""
-
 LEARNING_RATE = 0.125
-_BATCH = 2
 _MESSAGE = 300
 """Characters of an error's message that are kept."""
 
 
-class Inputs:
-    """The tensors that a case's schedule needs, one per step, drawn once and shared by all its runs.
+class _Pending(NamedTuple):
+    """A forward whose backward is still to come: its iteration, its input and its output."""
 
-    They are drawn on the CPU, so that every backend sees the same numbers.
-    """
-
-    def __init__(self, case: c.Case, device: torch.device) -> None:
-        generator = torch.Generator().manual_seed(case.seed)
-        shape = (case.rows // _BATCH, _BATCH, case.width)
-        self._tensors: list[torch.Tensor | None] = []
-        for step in case.schedule:
-            if isinstance(step, c.Forward | c.Backward | c.Evaluate):
-                drawn = torch.randn(shape, generator=generator) * step.magnitude
-                self._tensors.append(drawn.to(device, DTYPES[case.dtype]))
-            else:
-                self._tensors.append(None)
-
-    def __getitem__(self, step: int) -> torch.Tensor:
-        """Return the tensor of a step, [rows / 2, 2, width] in the case's dtype."""
-        tensor = self._tensors[step]
-        if tensor is None:
-            raise HarnessFault(f"step {step} of the schedule takes no tensor")
-        return tensor
+    iteration: int
+    x: torch.Tensor
+    out: torch.Tensor
 
 
 class Run:
     """One walk through a case's schedule. ``checkpointer`` None makes it the direct run."""
 
     def __init__(
-        self, case: c.Case, inputs: Inputs, backend: Backend, probe: Probe, checkpointer: Checkpointer | None
+        self,
+        case: c.Case,
+        inputs: Inputs,
+        backend: Backend,
+        probe: Probe,
+        checkpointer: Checkpointer | None,
+        closeup: Closeup | None = None,
     ) -> None:
         probe.reset()
         backend.seed(case.seed)
-        self.trace = Trace()
+        self.trace = Trace(closeup=closeup)
         self._case = case
         self._inputs = inputs
         self._backend = backend
         self._probe = probe
-        self._checkpointer = checkpointer
         self._model = Model(case, backend.device, recompute=checkpointer is not None)
         self._recorder = Recorder(self._model, probe, self.trace)
+        self._caller = Caller(self._model, self._recorder, checkpointer)
         paths = {id(module): path for path, module in self._model.root.named_modules()}
         for region in self._model.regions:
-            region.caller = self
+            region.caller = self._caller
             self.trace.region_paths.append(paths[id(region)])
         self._optimizer: torch.optim.Optimizer | None = None
         self._steady = False
+        self._settles = 0
         self._iterations = 0
-        self._pending: deque[tuple[int, torch.Tensor, torch.Tensor]] = deque()
-
-    # --- What a region asks of its run (harness.build.RegionCaller) ---
-
-    def call_region(self, region: RegionModule, x: torch.Tensor) -> Any:
-        """Call a region's callable under the checkpoint, or directly.
-
-        Directly, the callable runs under the context in which the checkpointed one would build its
-        graph: that of the recompute for a reentrant call with gradients on, else that of the forward.
-        """
-        grad_enabled = torch.is_grad_enabled()
-        self._recorder.called(region, grad_enabled, x.requires_grad)
-        if self._checkpointer is None:
-            forward, recompute = region.contexts()
-            context = forward
-            if grad_enabled and region.node.use_reentrant:
-                context = recompute
-                # A reentrant checkpoint first sums what its own callable contributes to the gradient of
-                # an input; addition being inexact, the direct run must sum in that order too.
-                x = x.view_as(x)
-            with context:
-                return region.function(x, *region.args, **region.kwargs)
-        # A plain reentrant region leaves the flag to its default, as many callers do.
-        explicit = not region.node.use_reentrant or region.node.contexts is not None
-        options: dict[str, Any] = {"use_reentrant": region.node.use_reentrant} if explicit else {}
-        if region.node.contexts is not None:
-            options["context_fn"] = region.contexts
-        if self._model.tracker is not None:
-            options["get_rng_state_tracker"] = self._model.tracker
-        return self._checkpointer(region.function, x, *region.args, **options, **region.kwargs)
-
-    def region_runs(self, region: RegionModule) -> None:
-        """Note that the region's callable is being run."""
-        self._recorder.runs(region)
-
-    def region_enters(self, region: RegionModule, context: str) -> None:
-        """Note that a context of the region is being entered."""
-        self._recorder.enters(region, context)
-
-    # --- The schedule ---
+        self._pending: list[_Pending] = []
+        self._open: list[ExitStack] = []
+        self._saved: dict[str, Any] | None = None
+        self._cut_short = False
 
     def run(self) -> Trace:
         """Walk the schedule to its end or to the first error, and return the trace."""
         for number, step in enumerate(self._case.schedule):
-            result = self._act(number, step)
+            self._caller.step = step
+            self._cut_short = False
+            with self._judged(number, step):
+                self._do(number, step)
+            self._recorder.step_ended()
             if self.trace.error is not None:
                 break
-            self._note(step, result)
+            if isinstance(step, c.Forward | c.Backward | c.Evaluate | c.Abandon):
+                self._note(step)
+        while self._open:
+            self._open.pop().close()
         self.trace.rng_states = (*self._backend.rng_states(), *self._tracked_states())
         self._recorder.close()
+        if self.trace.closeup is not None:
+            self.trace.closeup.pending = tuple(iteration for iteration, *_ in self._pending)
         for region in self._model.regions:
             region.caller = None
         return self.trace
@@ -141,35 +101,78 @@ class Run:
         states = tracked.values() if isinstance(tracked, dict) else ()
         return [s.get_state() if isinstance(s, torch.Generator) else s for s in states]
 
-    def _act(self, number: int, step: c.Step) -> torch.Tensor | None:
-        """Do a step; what it raises is what the oracles judge, unless it is the harness's own error."""
+    @contextmanager
+    def _judged(self, number: int, step: c.Step) -> Iterator[None]:
+        """Keep what a step raises, which is what the oracles judge, unless it is the harness's own error."""
+        self._recorder.step = number
         self._recorder.phase = 2 if isinstance(step, c.Backward) else 1
         try:
-            match step:
-                case c.SetMode():
-                    self._model.leaves[step.module].train(step.training)
-                case c.Forward():
-                    return self._forward(self._inputs[number])
-                case c.Backward():
-                    return self._backward(self._inputs[number])
-                case c.Evaluate():
-                    return self._evaluate(self._inputs[number], step.mode)
-                case c.OptimizerStep():
-                    self._optimizer_step()
-        except HarnessError:
+            yield
+        except (HarnessError, KeyboardInterrupt):
             raise
+        except PlannedError:
+            # The training loop catches it, and goes on without this iteration's graph.
+            self.trace.failed.append(number)
+            self.trace.mixed.add(self._recorder.iteration)
+            self._cut_short = True
         except (MemoryError, torch.OutOfMemoryError) as error:
             raise HarnessFault(f"out of memory in step {number}: run fewer workers") from error
-        except KeyboardInterrupt:
-            raise
         except BaseException as error:
             # A function under test may raise anything, with a message of any length and content.
             message = str(error).split("\n", 1)[0][:_MESSAGE].encode("utf-8", "replace").decode()
             where = number, type(step).__name__, self._recorder.iteration
             self.trace.error = RunError(*where, type(error).__name__, message)
-        return None
 
-    def _forward(self, data: torch.Tensor) -> torch.Tensor:
+    # --- Steps ---
+
+    def _do(self, number: int, step: c.Step) -> None:
+        match step:
+            case c.SetMode():
+                self._model.leaves[step.module].train(step.training)
+            case c.Forward():
+                self._forward(self._inputs[number], step)
+            case c.Backward():
+                self._backward(self._inputs[number], step)
+            case c.Abandon():
+                self._recorder.iteration, *_ = self._pending.pop(step.which)
+                self.trace.abandoned.add(self._recorder.iteration)
+            case c.Evaluate():
+                self._evaluate(self._inputs[number], step.mode)
+            case c.OptimizerStep():
+                self._optimizer_step()
+            case _:
+                self._rearrange(step)
+
+    def _rearrange(self, step: c.Step) -> None:
+        """Do a step that runs nothing by itself."""
+        self._unsettle()
+        match step:
+            case c.OpenAutocast():
+                self._open.append(ExitStack())
+                self._open[-1].enter_context(self._model.autocast())
+            case c.CloseAutocast():
+                self._open.pop().close()
+            case c.SetRecipe():
+                self._model.recipe = make_recipe(step.recipe)
+            case c.SaveState():
+                self._saved = copy.deepcopy(self._model.root.state_dict())
+            case c.LoadState():
+                self._load_state(extra=step.extra)
+            case c.DeepCopy():
+                self._recorder.unwatch()
+                self._model.deep_copy()
+                self._recorder.watch(self._model)
+                self._optimizer = None
+
+    def _unsettle(self) -> None:
+        """What TE is made to allocate now is there for good after the backward of a forward to come."""
+        self._steady = False
+        self._settles = self._iterations
+        self.trace.memory.clear()
+
+    def _forward(self, data: torch.Tensor, step: c.Forward) -> None:
+        if step.first_microbatch:
+            self._unsettle()
         iteration = self._begin_iteration()
         for _, parameter in self._model.parameters:
             parameter.grad = None
@@ -177,22 +180,54 @@ class Run:
         x = data.clone().requires_grad_(self._case.input_requires_grad)
         # Not the leaf itself: torch's autocast casts a leaf once for all that use it, and a region that used
         # it first would change in which order the gradients of the others are summed.
-        out = self._call_model(x.view_as(x))
-        self._pending.append((iteration, x, out))
-        return out.detach()
+        with self._model.microbatch(step.first_microbatch):
+            out = self._call_model(x.view_as(x))
+        self._pending.append(_Pending(iteration, x, out))
+        self._keep("output", out.detach())
 
-    def _backward(self, gradient: torch.Tensor) -> torch.Tensor | None:
-        if not self._pending:
+    def _backward(self, gradient: torch.Tensor, step: c.Backward) -> None:
+        taken = slice(step.which, step.which + step.losses)
+        going = self._pending[taken]
+        if len(going) < step.losses:
             raise HarnessFault("a backward without a pending forward: the case was not checked")
         # What the backward does belongs to the iteration of its forward.
-        self._recorder.iteration, x, out = self._pending.popleft()
-        torch.autograd.backward([out], [gradient.to(out.dtype, copy=True)])
-        return x.grad
+        self._recorder.iteration = going[0].iteration
+        if step.losses > 1 or step.retain:
+            self.trace.mixed |= {forward.iteration for forward in going}
+        if not step.retain:
+            del self._pending[taken]
+        outs = [forward.out for forward in going]
+        gradients = [gradient.to(out.dtype, copy=True) for out in outs]
+        if step.way == "grad":
+            self._keep_gradients(going, self._grad(going, outs, gradients, retain=step.retain))
+            return
+        torch.autograd.backward(outs, gradients, retain_graph=step.retain)
+        found = [forward.x.grad for forward in going] + [p.grad for _, p in self._model.parameters]
+        self._keep_gradients(going, found)
 
-    def _evaluate(self, data: torch.Tensor, mode: str) -> torch.Tensor:
-        self._begin_iteration()
+    def _grad(
+        self, going: list[_Pending], outs: list[torch.Tensor], gradients: list[torch.Tensor], *, retain: bool
+    ) -> list[torch.Tensor | None]:
+        """Return what ``torch.autograd.grad`` gives for the inputs and for the parameters."""
+        wanted = [forward.x for forward in going] + [parameter for _, parameter in self._model.parameters]
+        learned = [tensor for tensor in wanted if tensor.requires_grad]
+        given = torch.autograd.grad(outs, learned, gradients, retain_graph=retain, allow_unused=True)
+        found = iter(given)
+        return [next(found) if tensor.requires_grad else None for tensor in wanted]
+
+    def _keep_gradients(self, going: list[_Pending], gradients: list[torch.Tensor | None]) -> None:
+        # The first recompute allocates what TE then keeps for good: memory is steady from here on.
+        self._steady |= going[0].iteration >= self._settles
+        found = iter(gradients)
+        for forward in going:
+            self._keep("input gradient", next(found), iteration=forward.iteration)
+        for name, _ in self._model.parameters:
+            self._keep("parameter gradient", next(found), name)
+
+    def _evaluate(self, data: torch.Tensor, mode: str) -> None:
+        self.trace.abandoned.add(self._begin_iteration())
         with torch.inference_mode() if mode == "inference_mode" else torch.no_grad():
-            return self._call_model(data.clone()).detach()
+            self._keep("output", self._call_model(data.clone()).detach())
 
     def _begin_iteration(self) -> int:
         """Return the number of the iteration that begins here: each forward and each evaluation is one."""
@@ -208,17 +243,19 @@ class Run:
             self._optimizer = torch.optim.SGD(learned, lr=LEARNING_RATE)
         self._optimizer.step()
 
-    def _note(self, step: c.Step, result: torch.Tensor | None) -> None:
+    def _load_state(self, *, extra: bool) -> None:
+        state = copy.deepcopy(self._saved or self._model.root.state_dict())
+        if not extra:
+            self._model.root.load_state_dict(state)
+            return
+        for path, module in self._probe.fp8_modules(self._model.root):
+            module.set_extra_state(state[f"{path}._extra_state" if path else "_extra_state"])
+
+    # --- What a step leaves ---
+
+    def _note(self, step: c.Step) -> None:
         """Record what a step left. Nothing here is TE's: what goes wrong is a fault of the harness."""
-        if isinstance(step, c.Forward | c.Evaluate):
-            self._keep("output", result)
-        elif isinstance(step, c.Backward):
-            # The first recompute allocates what TE then keeps for good: memory is steady from here on.
-            self._steady = True
-            self._keep("input gradient", result)
-            for name, parameter in self._model.parameters:
-                self._keep("parameter gradient", parameter.grad, name)
-        if isinstance(step, c.Backward | c.Evaluate):
+        if not isinstance(step, c.Forward) or self._cut_short:
             self._keep_fp8_state()
             if not self._pending:
                 self._stand_still()
@@ -232,8 +269,11 @@ class Run:
             out: torch.Tensor = self._model.root(x)
         return out
 
-    def _keep(self, quantity: Quantity, tensor: torch.Tensor | None, name: str = "") -> None:
-        self.trace.tensors[TensorKey(quantity, self._recorder.iteration, name)] = tensor
+    def _keep(
+        self, quantity: Quantity, tensor: torch.Tensor | None, name: str = "", iteration: int | None = None
+    ) -> None:
+        number = self._recorder.iteration if iteration is None else iteration
+        self.trace.tensors[TensorKey(quantity, number, name)] = tensor
 
     def _keep_fp8_state(self) -> None:
         """Record scales and amax histories, packed into one tensor."""
@@ -263,14 +303,24 @@ def run_direct(case: c.Case, inputs: Inputs, backend: Backend, probe: Probe) -> 
 
 
 def run_checkpointed(
-    case: c.Case, inputs: Inputs, backend: Backend, probe: Probe, checkpointer: Checkpointer
+    case: c.Case,
+    inputs: Inputs,
+    backend: Backend,
+    probe: Probe,
+    checkpointer: Checkpointer,
+    closeup: Closeup | None = None,
 ) -> Trace:
-    """Run a case with its regions under a checkpointer."""
-    return _run(case, inputs, backend, probe, checkpointer)
+    """Run a case with its regions under a checkpointer, noting in ``closeup`` what a picture needs."""
+    return _run(case, inputs, backend, probe, checkpointer, closeup)
 
 
 def _run(
-    case: c.Case, inputs: Inputs, backend: Backend, probe: Probe, checkpointer: Checkpointer | None
+    case: c.Case,
+    inputs: Inputs,
+    backend: Backend,
+    probe: Probe,
+    checkpointer: Checkpointer | None,
+    closeup: Closeup | None = None,
 ) -> Trace:
     # With all older objects frozen, collecting what this run left costs a millisecond instead of hundreds,
     # and the backend's count of live tensors sees this run's alone. TE's modules hold reference cycles.
@@ -279,7 +329,7 @@ def _run(
         with warnings.catch_warnings():
             # TE's and torch's advice on how a case is written; made errors, they would change the run.
             warnings.simplefilter("ignore")
-            return Run(case, inputs, backend, probe, checkpointer).run()
+            return Run(case, inputs, backend, probe, checkpointer, closeup).run()
     finally:
         gc.collect()
         gc.unfreeze()

@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final, get_args
 
 from harness import case as c
+from harness.graph_traits import with_parents
 from harness.validity import dropout_of, pending_at_most
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def _of_regions(case: c.Case) -> Iterator[str]:
 
 def _of_graph(graph: c.Node) -> Iterator[str]:
     containers: dict[type[c.Node], str] = {c.Chain: "chain", c.Residual: "residual", c.Sum: "sum"}
-    for node, above in _with_parents(graph):
+    for node, above in with_parents(graph):
         if type(node) in containers:
             yield containers[type(node)]
         within = any(isinstance(parent, c.Region) for parent in above)
@@ -126,7 +127,7 @@ def _of_graph(graph: c.Node) -> Iterator[str]:
 
 def _of_autocasts(graph: c.Node) -> Iterator[str]:
     outermost = 0
-    for node, above in _with_parents(graph):
+    for node, above in with_parents(graph):
         enclosed = any(isinstance(parent, c.Autocast) and parent.enabled for parent in above)
         if isinstance(node, c.Region) and enclosed:
             yield "autocast around region"
@@ -142,15 +143,6 @@ def _of_autocasts(graph: c.Node) -> Iterator[str]:
                 yield "autocast inside region"
     if outermost != 1:
         yield "several autocasts" if outermost else "no autocast"
-
-
-def _with_parents(
-    node: c.Node, above: tuple[c.Node, ...] = ()
-) -> Iterator[tuple[c.Node, tuple[c.Node, ...]]]:
-    """Yield each node with the nodes above it, outermost first."""
-    yield node, above
-    for child in c.children(node):
-        yield from _with_parents(child, (*above, node))
 
 
 def _of_recipe(recipe: c.Recipe) -> Iterator[str]:

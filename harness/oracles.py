@@ -15,6 +15,7 @@ import msgspec
 
 from harness.case import Case
 from harness.comparison import compare_tensors, equal_bits
+from harness.graph_traits import dropped_regions, has_nested_regions
 from harness.trace import Call, Event, Phase, Quantity, Trace
 from harness.violations import OracleName, Violation
 
@@ -63,30 +64,40 @@ def fifo_drained(_case: Case, _direct: Trace, checkpointed: Trace) -> Iterator[V
             return
 
 
-def pairing(_case: Case, _direct: Trace, checkpointed: Trace) -> Iterator[Violation]:
+def pairing(case: Case, _direct: Trace, checkpointed: Trace) -> Iterator[Violation]:
     """Each recompute popped the very snapshot that its own phase 1 pushed, region call by region call.
 
-    And there was one to pop: what the case runs under delayed scaling did run so.
+    And there was one to pop: what the case runs under delayed scaling did run so. Where regions are nested
+    it is not told: what an inner recompute must pop was pushed by the recompute of the outer one.
     """
+    if has_nested_regions(case):
+        return
     events: dict[tuple[int, int], list[Event]] = {}
     for event in checkpointed.events:
         if event.module:
             events.setdefault((event.region, event.iteration), []).append(event)
     for call in checkpointed.calls:
-        if call.recomputes:
+        if call.recomputes and call.iteration not in checkpointed.mixed:
             yield from _pair(call, events.get((call.region, call.iteration), []))
 
 
-def recompute_count(_case: Case, direct: Trace, checkpointed: Trace) -> Iterator[Violation]:
+def recompute_count(case: Case, direct: Trace, checkpointed: Trace) -> Iterator[Violation]:
     """Each callable ran once in phase 1, and once in phase 2 where the checkpoint must recompute.
 
     On the direct path it ran once in all. Each run under the checkpoint was under the context that
-    ``context_fn`` gave for it, where the case has one: entered once, in its own phase.
+    ``context_fn`` gave for it, where the case has one: entered once, in its own phase. Where regions are
+    nested it is not told: how often an inner one runs depends on the flags around it.
     """
+    if has_nested_regions(case):
+        return
+    dropped = dropped_regions(case)
     for name, trace in (("direct", direct), ("checkpointed", checkpointed)):
         done = Counter((e.region, e.iteration, e.phase, e.context) for e in trace.events if not e.module)
         for call in trace.calls:
-            recomputes = int(call.recomputes and name == "checkpointed")
+            if call.iteration in trace.mixed:
+                continue
+            due = call.recomputes and call.iteration not in trace.abandoned and call.region not in dropped
+            recomputes = int(due and name == "checkpointed")
             yield from _miscounted(call, name, "the callable", "", done, (1, recomputes))
             if call.has_contexts and name == "checkpointed":
                 yield from _miscounted(call, name, "the forward's context", "forward", done, (1, 0))
@@ -134,6 +145,9 @@ def same_errors(_case: Case, direct: Trace, checkpointed: Trace) -> Iterator[Vio
     """Where the direct run succeeds so does the checkpointed one; where it raises, so does the other."""
     mine, other = direct.error, checkpointed.error
     if mine is None and other is None:
+        if direct.failed != checkpointed.failed:
+            message = f"regions raised in steps {checkpointed.failed}, expected {direct.failed}"
+            yield Violation(oracle="same errors", iteration=0, message=message)
         return
     if mine is not None and other is not None and (mine.step, mine.type) == (other.step, other.type):
         return

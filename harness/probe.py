@@ -107,6 +107,11 @@ class Probe(ABC):
         recipe = meta.get("recipe")
         return bool(module.fp8) and "scaling_fwd" in meta and recipe is not None and recipe.delayed()
 
+    def live_scales(self, module: torch.nn.Module) -> list[torch.Tensor]:
+        """Return copies of a module's own forward scale and amax history, which a recompute must put back."""
+        meta: dict[str, Any] = module.fp8_meta  # type: ignore[assignment]
+        return [tensor.detach().clone() for name, tensor in _scaling("", meta) if ".scaling_fwd." in name]
+
     def fp8_state(self, root: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
         """Yield each scale and amax history below ``root``: float32, [tensors] and [history, tensors].
 

@@ -189,6 +189,7 @@ def check_property(te_session: Session, pytestconfig: pytest.Config) -> Callable
                 share,
                 lambda case, _: judged.append(case.fingerprint),
                 refused=lacking.append,
+                legal=domain.legal,
             )
         except JudgingFault as fault:
             saved = corpus.SavedCase(case=fault.case, why=f"the harness failed: {fault}", where=where)

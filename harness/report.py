@@ -14,6 +14,7 @@ from rich.progress import Progress as RichProgress
 from rich.table import Table
 
 from harness import case as c
+from harness.beyond import BEYOND
 from harness.corpus import SavedCase
 from harness.features import CATALOGUE
 from harness.files import printable
@@ -161,7 +162,11 @@ def summary(plan: Plan, outcome: Outcome) -> None:
     """Print what a campaign covered, and in a line each what it ran on and whether all held."""
     tally, where = outcome.tally, outcome.where
     _counts("feature drawn", tally.features, CATALOGUE, tally.cases)
+    if any(tally.features[name] for name in BEYOND):
+        _counts("feature beyond the contract", tally.features, tuple(BEYOND), tally.cases)
     _counts("oracle evaluated", tally.oracles, ORACLES, tally.cases)
+    if tally.known:
+        _counts("known issue", tally.known, sorted(tally.known), tally.cases)
     rows = {
         "cases": f"{tally.cases} of the domain {plan.domain}, seed {plan.seed}",
         "time": f"{tally.seconds:.1f} s, {_speed(tally)}, {_count(plan.workers, 'worker')}",
@@ -169,6 +174,10 @@ def summary(plan: Plan, outcome: Outcome) -> None:
         "TE": f"{where.get('transformer_engine')}, {where.get('te_mode')}, {where.get('checkpointer')}",
         "violations": _pairs(tally.violations) or "none",
     }
+    if tally.raised:
+        rows["raised"] = f"{_count(tally.raised, 'case')} in which both runs raised alike"
+    if tally.known:
+        rows["known"] = _count(len(tally.known), "issue")
     if tally.lacking:
         rows["not run"] = (
             f"{_count(tally.lacking.total(), 'more case')}; lacking here: {_pairs(tally.lacking)}"
@@ -190,8 +199,11 @@ def campaign_json(plan: Plan, outcome: Outcome, saved: Mapping[str, Path | None]
         "lacking": dict(tally.lacking),
         "seconds": tally.seconds,
         "features": {name: tally.features[name] for name in CATALOGUE},
+        "beyond": {name: tally.features[name] for name in BEYOND},
         "oracles": {name: tally.oracles[name] for name in ORACLES},
         "violations": dict(tally.violations),
+        "known": dict(tally.known),
+        "raised": tally.raised,
         "failures": [
             {
                 "kind": kind,

@@ -160,7 +160,7 @@ _LEGEND = [
     "of each: killed by the first case that fails, or not, and why. A mutant is equivalent where no case",
     "can tell it from the code, and outside where only cases could that the contract does not have. This",
     "page is written by `te-harness sensitivity --markdown`; the reasons stand in `harness/survivors.toml`.",
-    "The rules that they name are the contract's, listed in `strategies/domains.py`.",
+    "The rules that they name are the contract's, listed in `strategies/contract.py`.",
     "",
     "A mutant is named by file, function, operator and a number that counts within the function;",
     "`te-harness mutants ID --diff` shows it. Operators: `delete` a statement, `negate` a condition, `flip`",

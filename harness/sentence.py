@@ -10,15 +10,20 @@ from harness.validity import pending_at_most
 _MOST_SWITCHES = 2
 """How many switches of a mode are told one by one."""
 
+_CHECKPOINTERS: dict[str, list[str]] = {
+    "tested": [],
+    "torch": ["under PyTorch's checkpoint"],
+    "wrapper": ["in a checkpoint_wrapper"],
+}
+
 _DEFAULT = c.Case(graph=c.Linear(), schedule=())
 
 
-def describe(case: c.Case) -> str:
+def describe(case: c.Case, *, recipe: bool = True) -> str:
     """Return one sentence, or two, that say what a case does; what is default is left out."""
     settings = _settings(case)
     graph = _node(case.graph)
-    recipe = _recipe(case)
-    first = f"{graph}{recipe}; {_schedule(case)}."
+    first = f"{graph}{_recipe(case) if recipe else ''}; {_schedule(case)}."
     first = first[0].upper() + first[1:]
     return f"{first} With {_list(settings)}." if settings else first
 
@@ -33,7 +38,11 @@ def _node(node: c.Node) -> str:
     if isinstance(node, c.Sum):
         return "the sum of " + " and ".join(_part(branch) for branch in node.branches)
     if isinstance(node, c.Residual):
-        return f"a residual around {_part(node.body)}"
+        return f"a residual{' in place' if node.in_place else ''} around {_part(node.body)}"
+    if isinstance(node, c.Discard):
+        return f"{_part(node.body)} whose result is dropped"
+    if isinstance(node, c.Reuse):
+        return f"module {node.module} again"
     return _module(node) if isinstance(node, c.Module) else _wrapped(node)
 
 
@@ -45,7 +54,10 @@ def _wrapped(node: c.Autocast | c.GradMode | c.Region) -> str:
         return f"{body} in {_region(node)}"
     if isinstance(node, c.GradMode):
         return f"{body} under {node.mode}"
-    return f"{body} {'inside an FP8 autocast' if node.enabled else 'with FP8 off'}"
+    if not node.enabled:
+        return f"{body} with FP8 off"
+    own = "" if node.recipe is None else f" with a recipe of its own ({_traits(node.recipe)})"
+    return f"{body} inside an FP8 autocast{own}"
 
 
 def _part(node: c.Node) -> str:
@@ -83,6 +95,9 @@ def _region(region: c.Region) -> str:
         traits.append(f"contexts {region.contexts.forward} and {region.contexts.recompute}")
     if region.results == "tuple":
         traits.append("returning a tuple")
+    traits += _CHECKPOINTERS[region.checkpointer]
+    if region.given != "once":
+        traits.append(f"given its input {region.given}")
     return kind + (f" ({', '.join(traits)})" if traits else "")
 
 
@@ -94,17 +109,20 @@ def _recipe(case: c.Case) -> str:
     autocasts = [node for node in c.walk(case.graph) if isinstance(node, c.Autocast) and node.enabled]
     if not autocasts:
         return ", with no FP8 autocast"
-    recipe = case.recipe
+    listed = _traits(case.recipe)
+    return (
+        f" ({listed})" if isinstance(case.graph, c.Autocast) and case.graph.enabled else f", recipe {listed}"
+    )
+
+
+def _traits(recipe: c.Recipe) -> str:
     traits = [type(recipe).__name__]
     if isinstance(recipe, c.DelayedScaling):
         traits += [recipe.format, f"history {recipe.history}", recipe.algorithm]
         traits += [f"margin {recipe.margin}"] * bool(recipe.margin)
     elif isinstance(recipe, c.CurrentScaling):
         traits.append(recipe.format)
-    listed = ", ".join(traits)
-    return (
-        f" ({listed})" if isinstance(case.graph, c.Autocast) and case.graph.enabled else f", recipe {listed}"
-    )
+    return ", ".join(traits)
 
 
 def _schedule(case: c.Case) -> str:
@@ -123,7 +141,44 @@ def _schedule(case: c.Case) -> str:
     parts += [f"{_count(count, 'evaluation')} under {mode}" for mode, count in evaluations.items()]
     if optimizer_steps:
         parts.append(_count(optimizer_steps, "optimizer step"))
-    return ", ".join([*parts, *_switches(case)])
+    return ", ".join([*parts, *_switches(case), *_events(case)])
+
+
+def _events(case: c.Case) -> list[str]:
+    """Say what else happens in a schedule, each kind once."""
+    said: list[str] = []
+    for step in case.schedule:
+        said += _told(step)
+    return [f"{what} ({count} times)" if count > 1 else what for what, count in Counter(said).items()]
+
+
+def _told(step: c.Step) -> list[str]:
+    if isinstance(step, c.Forward):
+        named = {
+            "first microbatches told from others": step.first_microbatch is not None,
+            f"region {step.fails} raising in a forward": step.fails is not None,
+        }
+    elif isinstance(step, c.Backward):
+        named = {
+            "a backward that is not of the oldest forward": step.which > 0,
+            f"{step.losses} losses in one backward": step.losses > 1,
+            "a backward by autograd.grad": step.way == "grad",
+            "a graph retained": step.retain,
+            f"region {step.fails} raising in a backward": step.fails is not None,
+        }
+    else:
+        named = {_EVENTS.get(type(step), ""): type(step) in _EVENTS}
+    return [what for what, holds in named.items() if holds]
+
+
+_EVENTS: dict[type[c.Step], str] = {
+    c.Abandon: "a forward abandoned",
+    c.OpenAutocast: "an autocast opened for several steps",
+    c.SetRecipe: "the recipe changed",
+    c.SaveState: "the state saved",
+    c.LoadState: "the state loaded",
+    c.DeepCopy: "the modules deep-copied",
+}
 
 
 def _switches(case: c.Case) -> list[str]:
@@ -133,7 +188,7 @@ def _switches(case: c.Case) -> list[str]:
     for step in case.schedule:
         if isinstance(step, c.Forward):
             number, pending = number + 1, pending + 1
-        elif isinstance(step, c.Backward):
+        elif isinstance(step, c.Backward | c.Abandon):
             pending -= 1
         elif isinstance(step, c.SetMode):
             amid += pending > 0

@@ -10,14 +10,16 @@ import msgspec
 import transformer_engine.pytorch as te
 
 from harness import mutants, oracles, probe
+from harness.caller import Checkpointer
 from harness.case import Case
 from harness.correction import Correction, missing_parts
 from harness.errors import InvalidInput, ReleaseLacks
-from harness.execute import Checkpointer, Inputs, run_checkpointed, run_direct
+from harness.execute import run_checkpointed, run_direct
+from harness.inputs import Inputs
 from harness.mutation import Planted
 from harness.support import Support
 from harness.te_mode import CORRECTED, INSTALLED, mutant_of
-from harness.trace import Trace
+from harness.trace import Closeup, Trace
 from harness.verdict import Verdict
 from harness.violations import Violation
 
@@ -77,13 +79,22 @@ class Session:
         Raises:
             ReleaseLacks: the installed TE lacks something that the case uses.
         """
+        verdict, _ = self.examine(case)
+        return verdict
+
+    def examine(self, case: Case, closeup: Closeup | None = None) -> tuple[Verdict, Trace]:
+        """Judge a case, and return the trace of the checkpointed run too, with the close-up if one is given.
+
+        Raises:
+            ReleaseLacks: the installed TE lacks something that the case uses.
+        """
         self._support.check(case)
         inputs = Inputs(case, self.backend.device)
-        direct, checkpointed = self.run_both(case, inputs)
+        direct, checkpointed = self.run_both(case, inputs, closeup)
         violations = oracles.judge(case, direct, checkpointed)
         if violations:
             violations = self._doubted(case, inputs, direct, violations)
-        return Verdict(
+        verdict = Verdict(
             fingerprint=case.fingerprint,
             violations=tuple(violations),
             evaluated=oracles.grounded(direct, checkpointed),
@@ -92,15 +103,18 @@ class Session:
             queues=tuple(standstill.queues for standstill in checkpointed.standstills),
             events=tuple(checkpointed.events),
         )
+        return verdict, checkpointed
 
-    def run_both(self, case: Case, inputs: Inputs | None = None) -> tuple[Trace, Trace]:
-        """Return the traces of the direct and of the checkpointed run."""
+    def run_both(
+        self, case: Case, inputs: Inputs | None = None, closeup: Closeup | None = None
+    ) -> tuple[Trace, Trace]:
+        """Return the traces of the direct and of the checkpointed run, the latter with the close-up."""
         inputs = inputs or Inputs(case, self.backend.device)
         # te.checkpoint is looked up at each run: the correction, or a user, may have replaced it.
         checkpointer = te.checkpoint if self._checkpointer is None else self._checkpointer
         return (
             run_direct(case, inputs, self.backend, self.probe),
-            run_checkpointed(case, inputs, self.backend, self.probe, checkpointer),
+            run_checkpointed(case, inputs, self.backend, self.probe, checkpointer, closeup),
         )
 
     def _doubted(

@@ -92,6 +92,28 @@ class Standstill(NamedTuple):
 
 
 @dataclass
+class Closeup:
+    """What only a picture of a run needs; noted where ``Trace.closeup`` is given one."""
+
+    modules: dict[str, str] = field(default_factory=dict)
+    """Each watched module by the name that events give it, and the name of its class."""
+    steps: list[int] = field(default_factory=list)
+    """Of each event, the step of the schedule in which it happened."""
+    iterations: dict[int, int] = field(default_factory=dict)
+    """Which iteration each step worked on, for the steps that work on one."""
+    restored: dict[int, bool] = field(default_factory=dict)
+    """Of each event that popped: whether the live scale and amax history were the same before and after."""
+    left: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """The snapshots in each module's queue when the run ended, the next to be popped first."""
+    left_elsewhere: dict[str, int] = field(default_factory=dict)
+    """Lengths of other queues when the run ended, by the module's path in the model, empty ones left out."""
+    first_flags: dict[int, int] = field(default_factory=dict)
+    """Length of the list of first-module flags after each step."""
+    pending: tuple[int, ...] = ()
+    """The iterations whose backward had not come when the run ended."""
+
+
+@dataclass
 class Trace:
     """All that a run leaves; what the oracles compare."""
 
@@ -102,11 +124,19 @@ class Trace:
     """Where each region sits in the model: what begins with its path belongs to it."""
     calls: list[Call] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
+    abandoned: set[int] = field(default_factory=set)
+    """The iterations whose backward never comes."""
+    failed: list[int] = field(default_factory=list)
+    """The steps in which a region raised as the case says."""
+    mixed: set[int] = field(default_factory=set)
+    """The iterations whose recomputes are not told apart: those steps', and where backward and forward are
+    not one for one."""
     standstills: list[Standstill] = field(default_factory=list)
     rng_states: tuple[torch.Tensor, ...] = ()
     memory: dict[int, int] = field(default_factory=dict)
     """Bytes in live tensors after each iteration, from that of the first backward on."""
     error: RunError | None = None
+    closeup: Closeup | None = None
 
     def region_of(self, name: str) -> int | None:
         """Return the number of the innermost region that a parameter or an FP8 state belongs to."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 import msgspec
 
 from harness import case as c
 from harness.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 MAX_NODES: Final = 64
 MAX_DEPTH: Final = 32
@@ -53,15 +56,17 @@ def decode(data: bytes) -> c.Case:
 def check(case: c.Case) -> None:
     """Raise ``InvalidInput``, in one line, for a case that makes no sense.
 
-    Whether Transformer Engine ought to get a case right is another question: see ``strategies.domains``.
+    Whether Transformer Engine ought to get a case right is another question: see ``strategies.contract``.
     """
     # The size first: every later step may then walk the graph recursively.
     _check_size(case)
     for place, node in enumerate(c.walk(case.graph)):
         _check_node(node, f"node {place} of the graph ({type(node).__name__})", case.rows)
     _check_numbers(case)
+    _check_reuse(case.graph)
     _check_recipe(case)
     _check_schedule(case)
+    _check_autocasts(case.schedule)
 
 
 def _parse(data: bytes, layout: type[_Parsed]) -> _Parsed:
@@ -105,8 +110,13 @@ def _check_size(case: c.Case) -> None:
 def _check_node(node: c.Node, where: str, rows: int) -> None:
     if isinstance(node, c.Sum) and not node.branches:
         raise _invalid(f"{where}: a sum needs at least one branch")
-    if isinstance(node, c.Region) and node.gain is not None:
-        _check_gain(node.gain, where)
+    if isinstance(node, c.Region):
+        if node.gain is not None:
+            _check_gain(node.gain, where)
+        if node.checkpointer == "wrapper" and node.function != "module":
+            raise _invalid(f"{where}: checkpoint_wrapper takes a module, not a {node.function}")
+        if node.checkpointer == "torch" and node.contexts is not None and node.use_reentrant:
+            raise _invalid(f"{where}: PyTorch's reentrant checkpoint takes no context_fn")
     if isinstance(node, c.GroupedLinear) and node.groups > 1 and rows != ROWS_OF_TWO_GROUPS:
         raise _invalid(f"{where}: {node.groups} groups need rows to be {ROWS_OF_TWO_GROUPS}, got {rows}")
     dropout = dropout_of(node)
@@ -125,8 +135,32 @@ def dropout_of(node: c.Node) -> float:
 
 def pending_at_most(case: c.Case) -> int:
     """Return how many forwards wait for their backwards at once, at most."""
-    changes = (isinstance(s, c.Forward) - isinstance(s, c.Backward) for s in case.schedule)
-    return max(itertools.accumulate(changes), default=0)
+    return max(pending_after(case.schedule), default=0)
+
+
+def pending_after(schedule: Sequence[c.Step]) -> list[int]:
+    """Return how many forwards wait for their backwards after each step."""
+    return list(itertools.accumulate(_change(step) for step in schedule))
+
+
+def _change(step: c.Step) -> int:
+    """Return how many forwards more are pending after a step."""
+    if isinstance(step, c.Forward):
+        return int(step.fails is None)
+    if isinstance(step, c.Backward):
+        return 0 if step.retain else -step.losses
+    return -int(isinstance(step, c.Abandon))
+
+
+def _check_reuse(graph: c.Node) -> None:
+    """Check that what is used once more comes earlier, and that a wrapper has a module to wrap."""
+    earlier = 0
+    for place, node in enumerate(c.walk(graph)):
+        where = f"node {place} of the graph ({type(node).__name__})"
+        if isinstance(node, c.Module):
+            earlier += 1
+        elif isinstance(node, c.Reuse) and not 0 <= node.module < earlier:
+            raise _invalid(f"{where}: there is no module {node.module} before it, but {earlier} of them")
 
 
 def _check_gain(gain: c.Gain, where: str) -> None:
@@ -147,36 +181,81 @@ def _check_recipe(case: c.Case) -> None:
         raise _invalid(
             "$.quantized_parameters: parameters are quantized by an FP8 recipe, not by HighPrecision"
         )
+    _check_scaling(recipe, "$.recipe")
+    for place, node in enumerate(c.walk(case.graph)):
+        if isinstance(node, c.Autocast) and node.recipe is not None:
+            _check_scaling(node.recipe, f"node {place} of the graph (Autocast): recipe")
+
+
+def _check_scaling(recipe: c.Recipe, where: str) -> None:
     if not isinstance(recipe, c.DelayedScaling):
         return
     if not 1 <= recipe.history <= MAX_HISTORY:
-        raise _invalid(f"$.recipe.history: between 1 and {MAX_HISTORY}, got {recipe.history}")
+        raise _invalid(f"{where}.history: between 1 and {MAX_HISTORY}, got {recipe.history}")
     if abs(recipe.margin) > MAX_MARGIN:
-        raise _invalid(f"$.recipe.margin: between {-MAX_MARGIN} and {MAX_MARGIN}, got {recipe.margin}")
+        raise _invalid(f"{where}.margin: between {-MAX_MARGIN} and {MAX_MARGIN}, got {recipe.margin}")
 
 
 def _check_schedule(case: c.Case) -> None:
-    """Check each step, and that each forward has its backward: the oldest pending one comes first."""
+    """Check each step, and that each forward has its backward or is abandoned."""
     pending: list[int] = []
-    count = len(c.modules(case))
     for place, step in enumerate(case.schedule):
         where = f"$.schedule[{place}]"
-        _check_step(step, where, count)
-        if isinstance(step, c.Forward):
+        _check_step(case, step, where)
+        if isinstance(step, c.Forward) and step.fails is None:
             pending.append(place)
-        elif isinstance(step, c.Backward):
-            if not pending:
-                raise _invalid(f"{where}: a backward without a forward before it")
-            del pending[0]
+        elif isinstance(step, c.Backward | c.Abandon):
+            _take(pending, step, where)
+        elif pending and _replaces_parameters(step):
+            raise _invalid(f"{where}: a forward is pending, whose parameters must stay as they are")
     if pending:
         raise _invalid(f"$.schedule[{pending[0]}]: no backward follows this forward")
     if not any(isinstance(step, c.Forward | c.Evaluate) for step in case.schedule):
         raise _invalid("$.schedule: neither a forward nor an evaluation, so nothing would run")
 
 
-def _check_step(step: c.Step, where: str, count: int) -> None:
+def _replaces_parameters(step: c.Step) -> bool:
+    return isinstance(step, c.DeepCopy) or (isinstance(step, c.LoadState) and not step.extra)
+
+
+def _check_autocasts(schedule: tuple[c.Step, ...]) -> None:
+    opened: list[int] = []
+    for place, step in enumerate(schedule):
+        if isinstance(step, c.OpenAutocast):
+            opened.append(place)
+        elif isinstance(step, c.CloseAutocast):
+            if not opened:
+                raise _invalid(f"$.schedule[{place}]: no autocast is open")
+            opened.pop()
+    if opened:
+        raise _invalid(f"$.schedule[{opened[0]}]: this autocast is not closed")
+
+
+def _take(pending: list[int], step: c.Backward | c.Abandon, where: str) -> None:
+    """Take from the pending forwards those that a step is for."""
+    if not pending:
+        what = "a backward" if isinstance(step, c.Backward) else "an abandonment"
+        raise _invalid(f"{where}: {what} without a forward before it")
+    losses = step.losses if isinstance(step, c.Backward) else 1
+    if losses < 1:
+        raise _invalid(f"{where}: a backward has at least one loss, got {losses}")
+    if not 0 <= step.which <= len(pending) - losses:
+        last = step.which + losses - 1
+        raise _invalid(f"{where}: there is no pending forward {last}, but {len(pending)} of them")
+    if isinstance(step, c.Abandon) or not step.retain:
+        del pending[step.which : step.which + losses]
+
+
+def _check_step(case: c.Case, step: c.Step, where: str) -> None:
+    count = len(c.modules(case))
     if isinstance(step, c.SetMode) and not 0 <= step.module < count:
         raise _invalid(f"{where}: there is no module {step.module}, the graph has {count}")
+    if isinstance(step, c.SetRecipe):
+        _check_scaling(step.recipe, f"{where}.recipe")
+    if isinstance(step, c.Forward | c.Backward) and step.fails is not None:
+        count = len(c.regions(case))
+        if not 0 <= step.fails < count:
+            raise _invalid(f"{where}: there is no region {step.fails}, the graph has {count}")
     if isinstance(step, c.Forward | c.Backward | c.Evaluate):
         size = step.magnitude
         # A not-a-number fails both comparisons, and infinities the second.

@@ -72,7 +72,8 @@ class _Worker:
 
         self._plan = plan
         self._send = send
-        self._strategy = DOMAINS[plan.domain].strategy()
+        self._domain = DOMAINS[plan.domain]
+        self._strategy = self._domain.strategy()
         self._session = plan.target.open()
         self._where = plan.target.where(self._session)
         self._tally = Tally()
@@ -92,6 +93,7 @@ class _Worker:
                 self._observe,
                 deadline,
                 refused=self._note_refused,
+                legal=self._domain.legal,
             )
         finally:
             self._flush()
@@ -101,7 +103,7 @@ class _Worker:
 
     def _observe(self, case: c.Case, verdict: Verdict) -> None:
         self._tally.count(case, verdict)
-        kind = kind_of(verdict)
+        kind = kind_of(case, verdict)
         if kind is not None and kind not in self._kinds:
             # Reported before it is shrunk, so that it is not lost if the campaign ends here.
             self._kinds.add(kind)

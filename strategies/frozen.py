@@ -14,6 +14,7 @@ from harness import case as c
 from strategies.grad_modes import enables_gradients
 from strategies.modules import RECOGNISED
 from strategies.regions import torch_linears_recomputed_together
+from strategies.trees import mapped
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -73,11 +74,10 @@ def _high_precision(node: c.Node, *, fp8: bool) -> Iterator[bool]:
         yield from _high_precision(child, fp8=node.enabled if isinstance(node, c.Autocast) else fp8)
 
 
-def _thaw(node: c.Node, wanted: Test) -> c.Node:
-    if isinstance(node, c.Module):
-        return msgspec.structs.replace(node, frozen=False) if node.frozen and wanted(node) else node
-    if isinstance(node, c.Chain):
-        return c.Chain(tuple(_thaw(child, wanted) for child in node.nodes))
-    if isinstance(node, c.Sum):
-        return c.Sum(tuple(_thaw(branch, wanted) for branch in node.branches))
-    return msgspec.structs.replace(node, body=_thaw(node.body, wanted))
+def _thaw(graph: c.Node, wanted: Test) -> c.Node:
+    def change(node: c.Node) -> c.Node:
+        if isinstance(node, c.Module) and node.frozen and wanted(node):
+            return msgspec.structs.replace(node, frozen=False)
+        return node
+
+    return mapped(graph, change)

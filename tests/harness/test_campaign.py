@@ -73,8 +73,8 @@ def test_each_kind_of_failure_is_shrunk_apart() -> None:
 
 def test_a_failure_is_named_after_the_violation_nearest_to_its_cause() -> None:
     case = c.Case(graph=c.Linear(), schedule=(c.Evaluate(),))
-    assert kind_of(verdict(case, "outputs", "pairing")) == "pairing"
-    assert kind_of(verdict(case)) is None
+    assert kind_of(case, verdict(case, "outputs", "pairing")) == "pairing"
+    assert kind_of(case, verdict(case)) is None
 
 
 def test_a_fault_of_the_harness_ends_the_chunk_with_its_case() -> None:

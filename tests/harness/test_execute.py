@@ -9,7 +9,8 @@ import torch
 
 from harness import case as c
 from harness.errors import HarnessFault
-from harness.execute import Inputs, Run, run_checkpointed, run_direct
+from harness.execute import Run, run_checkpointed, run_direct
+from harness.inputs import Inputs
 from harness.trace import TensorKey
 
 if TYPE_CHECKING:
@@ -137,3 +138,23 @@ def test_modes_are_set_on_the_module_named(te_session: Session) -> None:
 
     assert (loud.tensors[key] == 0).any()  # type: ignore[union-attr]
     assert not (quiet.tensors[key] == 0).any()  # type: ignore[union-attr]
+
+
+def test_backwards_come_in_the_order_that_the_case_says(te_session: Session) -> None:
+    """Directly, each backward gives the gradients of its own forward, whatever comes before it."""
+    graph, forwards = c.Linear(), (c.Forward(), c.Forward(8.0))
+    in_order = direct(te_session, c.Case(graph=graph, schedule=(*forwards, c.Backward(), c.Backward(8.0))))
+    last_first = direct(
+        te_session, c.Case(graph=graph, schedule=(*forwards, c.Backward(which=1), c.Backward(8.0)))
+    )
+    assert [k.iteration for k in in_order.tensors if k.quantity == "input gradient"] == [0, 1]
+    assert [k.iteration for k in last_first.tensors if k.quantity == "input gradient"] == [1, 0]
+
+
+def test_an_abandoned_forward_has_an_output_and_no_gradient(te_session: Session) -> None:
+    schedule = (c.Forward(), c.Abandon(), c.Forward(), c.Backward())
+    trace = direct(te_session, c.Case(graph=c.Linear(), schedule=schedule))
+    assert trace.abandoned == {0}
+    assert {k.iteration for k in trace.tensors if k.quantity == "output"} == {0, 1}
+    assert {k.iteration for k in trace.tensors if k.quantity == "input gradient"} == {1}
+    assert [standstill.iteration for standstill in trace.standstills] == [0, 1]

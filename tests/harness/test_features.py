@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 from harness import case as c
 from harness.features import CATALOGUE, features
-from strategies.domains import contract
+from strategies.contract import contract
 
 ONCE: tuple[c.Step, ...] = (c.Forward(), c.Backward())
 

@@ -16,7 +16,7 @@ from harness.errors import InvalidInput
 from harness.record import Entry, Header, Record
 from harness.session import Session
 from harness.trace import Event
-from strategies.domains import contract
+from strategies.contract import contract
 
 CASE = c.Case(graph=c.Autocast(c.Region(c.Linear())), schedule=(c.Forward(), c.Backward()))
 ENTRY = Entry(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness import case as c
+from harness.trace import Closeup
 
 if TYPE_CHECKING:
     from harness.session import Session
@@ -70,6 +71,27 @@ def test_without_delayed_scaling_nothing_is_due_and_nothing_pushed(
 
 def test_modules_outside_regions_are_not_watched(te_session: Session) -> None:
     assert events(te_session, c.Autocast(c.Linear())) == []
+
+
+def test_a_closeup_notes_steps_restores_and_what_is_left(te_session: Session) -> None:
+    schedule = (c.Forward(), c.Abandon(), c.Forward(), c.OptimizerStep(), c.Backward())
+    case = c.Case(graph=c.Autocast(c.Region(c.Linear())), schedule=schedule)
+    closeup = Closeup()
+    _, trace = te_session.examine(case, closeup)
+    assert trace.closeup is closeup
+    assert closeup.modules == {"region 0": "Linear"}
+    assert closeup.steps == [0, 0, 2, 2, 4, 4]
+    assert closeup.iterations == {0: 0, 1: 0, 2: 1, 4: 1}
+    assert closeup.restored == {5: True}
+    assert closeup.left == {"region 0": (1,)}
+    assert closeup.left_elsewhere == {}
+    assert closeup.first_flags == {0: 1, 1: 1, 2: 2, 3: 2, 4: 1}
+    assert closeup.pending == ()
+
+
+def test_a_closeup_changes_nothing_that_is_seen_without(te_session: Session) -> None:
+    case = c.Case(graph=c.Autocast(c.Region(c.LayerNormMLP())), schedule=(*ONCE, *ONCE))
+    assert te_session.examine(case, Closeup())[0] == te_session.judge(case)
 
 
 def test_a_run_leaves_its_model_to_be_freed(te_session: Session) -> None:

@@ -105,6 +105,11 @@ def case(graph: c.Node = PLAIN.graph, schedule: tuple[c.Step, ...] = ONCE, **fie
         (case(schedule=(c.OptimizerStep(),)), "nothing would run"),
         (case(schedule=(c.Backward(),)), "$.schedule[0]: a backward without a forward"),
         (case(schedule=(c.Forward(), c.Forward(), c.Backward())), "$.schedule[1]: no backward follows"),
+        (case(schedule=(c.Abandon(),)), "$.schedule[0]: an abandonment without a forward"),
+        (
+            case(schedule=(c.Forward(), c.Backward(which=1))),
+            "$.schedule[1]: there is no pending forward 1, but 1 of them",
+        ),
         (case(schedule=(*ONCE, c.Backward())), "$.schedule[2]: a backward without a forward"),
         (case(schedule=(*ONCE, c.Forward())), "$.schedule[2]: no backward follows"),
         (case(schedule=(c.SetMode(1, training=True), *ONCE)), "$.schedule[0]: there is no module 1"),

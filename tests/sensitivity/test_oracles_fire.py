@@ -12,7 +12,7 @@ from harness.violations import ORACLES
 from tests.sensitivity import planted
 
 if TYPE_CHECKING:
-    from harness.execute import Checkpointer
+    from harness.caller import Checkpointer
     from harness.violations import OracleName
 
 GRAPH = c.Autocast(c.Region(c.Linear()))

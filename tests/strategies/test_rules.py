@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from harness import case as c
 from harness import record, validity
 from harness.features import features
-from strategies.domains import contract
+from strategies.contract import contract
 
 draws = settings(database=None, deadline=None, derandomize=True, max_examples=150)
 

@@ -8,7 +8,7 @@ from hypothesis import find, settings
 
 from harness import case as c
 from harness.features import features
-from strategies.domains import contract
+from strategies.contract import contract
 
 if TYPE_CHECKING:
     from collections.abc import Callable

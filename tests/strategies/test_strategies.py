@@ -16,7 +16,8 @@ from harness import case as c
 from harness import record
 from harness.features import CATALOGUE, features
 from strategies import recipes
-from strategies.domains import DOMAINS, contract
+from strategies.contract import contract
+from strategies.domains import DOMAINS
 from strategies.graphs import Entrance, graphs
 from strategies.modules import ANCHORS, WEIGHTS, modules
 from strategies.schedules import schedules
@@ -50,8 +51,8 @@ def test_five_hundred_draws_reach_every_feature() -> None:
 
 def test_nothing_imports_torch_or_transformer_engine() -> None:
     program = (
-        "import strategies.domains, harness.sentence, sys;"
-        "strategies.domains.contract();"
+        "import strategies.domains, strategies.contract, harness.sentence, sys;"
+        "strategies.contract.contract();"
         "sys.exit('torch' in sys.modules or 'transformer_engine' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True)  # noqa: S603
@@ -60,7 +61,7 @@ def test_nothing_imports_torch_or_transformer_engine() -> None:
 def test_a_seed_draws_the_same_cases_whatever_else_is_imported() -> None:
     """This process holds pytest and the tests; a fresh one holds next to nothing."""
     program = (
-        "from harness.record import draw; from strategies.domains import contract;"
+        "from harness.record import draw; from strategies.contract import contract;"
         "print(*(case.fingerprint for case in draw(contract(), 300, seed=3)))"
     )
     fresh = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)  # noqa: S603

@@ -64,6 +64,10 @@ class SharingGenerator(torch.Generator):
         """Return another generator on the same state."""
         return SharingGenerator(self.shared)
 
+    def __deepcopy__(self, _memo: dict[int, Any]) -> SharingGenerator:
+        """Return a generator on a copy of the state; torch's own copy would be one of the CPU."""
+        return self.clone_state()
+
     def clone_state(self) -> SharingGenerator:
         """Return a generator on a copy of the state."""
         return SharingGenerator(SharedState(self.shared.source.clone_state()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import torch
@@ -15,14 +16,19 @@ R = TypeVar("R")
 
 
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
-    """Make ``function`` record nothing for autograd, as a compiled kernel records nothing."""
+    """Make ``function`` record nothing for autograd and cast nothing, as a compiled kernel does neither.
+
+    torch's autocast would have the operations of an emulated kernel run in bfloat16.
+    """
 
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
-        if torch.is_grad_enabled():
-            with torch.no_grad():
-                return function(*args, **kwargs)
-        return function(*args, **kwargs)
+        with ExitStack() as stack:
+            if torch.is_grad_enabled():
+                stack.enter_context(torch.no_grad())
+            if torch.is_autocast_enabled("cpu"):
+                stack.enter_context(torch.autocast("cpu", enabled=False))
+            return function(*args, **kwargs)
 
     return run
 

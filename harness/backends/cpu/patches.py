@@ -49,6 +49,7 @@ def patch_torch() -> None:
     _give_the_gpu_a_generator()
     _let_checkpoints_rewind_it()
     _keep_tensors_on_the_cpu()
+    _cast_on_the_cpu()
 
 
 @contextmanager
@@ -106,6 +107,9 @@ def _give_the_gpu_a_generator() -> None:
     # nothing. It must not be the GPU's: te.checkpoint rewinds the CPU's always, the GPU's not with a tracker.
     random: Any = torch.random
     random.default_generator = torch.Generator()
+    # What a script draws for itself, without naming a device, is drawn by that one.
+    for name in ("rand", "randn"):
+        setattr(torch, name, _drawn_on_the_cpu(getattr(torch, name)))
 
 
 def _let_checkpoints_rewind_it() -> None:
@@ -132,6 +136,26 @@ def _keep_tensors_on_the_cpu() -> None:
     torch.load = _loading_to_cpu(torch.load)
 
 
+def _cast_on_the_cpu() -> None:
+    # torch's operations run on the CPU and ask for its autocast; TE, and who writes for a GPU, for CUDA's.
+    autocast: Any = torch.autocast
+    enter, leave = autocast.__enter__, autocast.__exit__
+
+    def enter_both(self: Any) -> Any:
+        if self.device == "cuda":
+            self.on_cpu = torch.autocast("cpu", self.fast_dtype, self._enabled, self._cache_enabled)
+            self.on_cpu.__enter__()
+        return enter(self)
+
+    def leave_both(self: Any, *error: Any) -> Any:
+        left = leave(self, *error)
+        if self.device == "cuda":
+            self.on_cpu.__exit__(*error)
+        return left
+
+    autocast.__enter__, autocast.__exit__ = enter_both, leave_both
+
+
 def _cpu_for(device: Any) -> Any:
     """Return the device to use for the one named: the CPU for any GPU, by name, object or index."""
     if isinstance(device, int):
@@ -149,6 +173,17 @@ def _on_cpu(factory: Callable[..., Any]) -> Callable[..., Any]:
         return factory(*args, **kwargs)
 
     return make
+
+
+def _drawn_on_the_cpu(draw: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(draw)
+    def drawn(*args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("device") is None and kwargs.get("generator") is None:
+            random: Any = torch.random
+            kwargs["generator"] = random.default_generator
+        return draw(*args, **kwargs)
+
+    return _on_cpu(drawn)
 
 
 def _moving_nowhere(to: Callable[..., Any]) -> Callable[..., Any]:

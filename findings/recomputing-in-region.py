@@ -1,0 +1,38 @@
+# LayerNormMLP (recompute) in a reentrant region, inside an FP8 autocast; 2 iterations, up to 2 forwards
+# before a backward, inputs of size 1 and 8.
+
+import sys
+
+import torch
+import transformer_engine.pytorch as te
+from transformer_engine.common.recipe import DelayedScaling
+
+recipe = DelayedScaling(amax_history_len=4)
+
+
+def direct(function, *args): return function(*args)
+
+
+def run(checkpoint):
+    torch.manual_seed(0)
+    mlp = te.LayerNormMLP(32, 64, checkpoint=checkpoint is not direct)
+
+    def forward(x):
+        with te.autocast(recipe=recipe):
+            return checkpoint(mlp, x)
+
+    x1 = torch.randn(16, 32).cuda().requires_grad_()
+    out1 = forward(x1)
+    x2 = (8 * torch.randn(16, 32)).cuda().requires_grad_()
+    out2 = forward(x2)
+    out1.backward(torch.randn(16, 32).to(out1))
+    out2.backward(torch.randn(16, 32).to(out2))
+    gradients = [(f"{name}.grad", p.grad) for name, p in mlp.named_parameters()]
+    return [("x1.grad", x1.grad), ("x2.grad", x2.grad), *gradients]
+
+
+expected, observed = run(direct), run(te.checkpoint)
+for (name, a), (_, b) in zip(expected, observed):
+    off = (b - a).abs().max() / a.abs().max()
+    print(f"{name}: expected as in the direct run, observed off by {off:.2%} of the largest")
+sys.exit(not all(torch.equal(a, b) for (_, a), (_, b) in zip(expected, observed)))

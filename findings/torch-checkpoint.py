@@ -1,0 +1,31 @@
+# Linear in a reentrant region (under PyTorch's checkpoint), inside an FP8 autocast; 1 iteration.
+
+import sys
+
+import torch
+import torch.utils.checkpoint
+import transformer_engine.pytorch as te
+from transformer_engine.common.recipe import DelayedScaling
+
+recipe = DelayedScaling(amax_history_len=4)
+
+
+def direct(function, *args, use_reentrant=True): return function(*args)
+
+
+def run(checkpoint):
+    torch.manual_seed(0)
+    linear = te.Linear(32, 32)
+    x = torch.randn(16, 32).cuda().requires_grad_()
+    with te.autocast(recipe=recipe):
+        out = checkpoint(linear, x, use_reentrant=True)
+    out.backward(torch.randn(16, 32).to(out))
+    gradients = [(f"{name}.grad", p.grad) for name, p in linear.named_parameters()]
+    return [("x.grad", x.grad), *gradients]
+
+
+expected, observed = run(direct), run(torch.utils.checkpoint.checkpoint)
+for (name, a), (_, b) in zip(expected, observed):
+    off = (b - a).abs().max() / a.abs().max()
+    print(f"{name}: expected as in the direct run, observed off by {off:.2%} of the largest")
+sys.exit(not all(torch.equal(a, b) for (_, a), (_, b) in zip(expected, observed)))

@@ -1,0 +1,87 @@
+"""The script of each pinned case is one to send with a report: short, and it ends with 1.
+
+That of a neighbouring case ends with 0.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness import backends, reproducer
+from harness.backends import te_version
+from harness.corpus import seen_of
+from tests.frontier.known import ISSUES, PINNED, affects, saved
+from tests.harness.script_agreement import Ended
+
+if TYPE_CHECKING:
+    from harness.known_issues import Issue
+    from harness.session import Session
+
+ROOT = Path(__file__).parents[2]
+
+
+def script(name: str) -> str:
+    """Return the script of a pinned case, which is made of what was seen when it was saved."""
+    case = saved(name)
+    return reproducer.script(case.case, case.seen)
+
+
+@pytest.fixture(scope="module")
+def ended(te_session: Session, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ended]:
+    """Return how each script ended, by the case's name; they share a process, on TE as installed."""
+    folder = tmp_path_factory.mktemp("scripts")
+    for issue in ISSUES:
+        for name in issue.pinned:
+            (folder / f"{name}.py").write_text(script(name))
+        # Nothing was seen of it, so it is judged first, as the command does.
+        neighbour = saved(issue.neighbour).case
+        text = reproducer.script(neighbour, seen_of(te_session.judge(neighbour)))
+        (folder / f"{issue.neighbour}.py").write_text(text)
+    command = [sys.executable, "-m", "tests.harness.script_agreement", str(folder)]
+    ran = subprocess.run(  # noqa: S603
+        [*command, "--backend", backends.active().name], capture_output=True, text=True, cwd=ROOT, check=True
+    )
+    return {name: Ended(*end) for name, end in json.loads(ran.stdout).items()}
+
+
+@pytest.mark.parametrize(("issue", "name"), PINNED)
+def test_the_script_of_a_pinned_case_shows_its_fault(
+    ended: dict[str, Ended], issue: Issue, name: str
+) -> None:
+    if not affects(issue, te_version()):
+        pytest.skip(f"TE {te_version()} has no such fault")
+    assert ended[name].code == 1, ended[name].output
+    assert "expected" in ended[name].output
+    assert "observed" in ended[name].output
+    assert "Traceback" not in ended[name].output
+
+
+@pytest.mark.parametrize(("issue", "name"), PINNED)
+def test_the_script_of_a_pinned_case_is_short(issue: Issue, name: str) -> None:  # noqa: ARG001
+    lines = script(name).splitlines()
+    assert len(lines) <= reproducer.MOST_LINES
+    assert max(map(len, lines)) <= 110
+
+
+@pytest.mark.parametrize("issue", ISSUES, ids=lambda issue: issue.id)
+def test_the_script_of_a_neighbouring_case_shows_none(ended: dict[str, Ended], issue: Issue) -> None:
+    assert ended[issue.neighbour].code == 0, ended[issue.neighbour].output
+
+
+def test_each_finding_has_a_script_and_it_is_what_a_pinned_case_gives() -> None:
+    for issue in ISSUES:
+        text = (ROOT / "findings" / f"{issue.id}.py").read_text()
+        assert text in {script(name) for name in issue.pinned}, issue.id
+
+
+def test_each_known_issue_is_told_among_the_findings() -> None:
+    told = (ROOT / "FINDINGS.md").read_text()
+    for issue in ISSUES:
+        assert f"(findings/{issue.id}.py)" in told
+        assert f"{issue.releases[0]} to {issue.releases[1]}" in told
