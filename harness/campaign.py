@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import hypothesis
@@ -17,15 +18,18 @@ import msgspec
 from hypothesis import HealthCheck, Phase, Verbosity
 
 from harness import case as c
-from harness import known_issues
+from harness.backends import te_version
 from harness.beyond import features_beyond
 from harness.errors import HarnessFault, ReleaseLacks
 from harness.features import features
+from harness.known_issues import explain, of_release
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
+    from harness.known_issues import Issue
     from harness.verdict import Verdict
+    from strategies.domains import Domain
 
 CHUNK = 100
 """Cases a worker is given at a time: many, since each kind of failure is shrunk once per chunk, but not so
@@ -97,14 +101,14 @@ class Tally(msgspec.Struct):
     raised: int = 0
     """Cases in which both runs raised alike: they hold, for what they are worth."""
 
-    def count(self, case: c.Case, verdict: Verdict) -> None:
+    def count(self, case: c.Case, verdict: Verdict, issues: Sequence[Issue] = ()) -> None:
         """Add one judged case; one that shows a known issue counts as that, and not its violations."""
         self.cases += 1
         self.raised += verdict.held and verdict.direct_error is not None
         self.features.update(features(case))
         self.features.update(features_beyond(case))
         self.oracles.update(verdict.evaluated)
-        known = known_issues.explain(case, verdict.violations)
+        known = explain(case, verdict.violations, issues)
         if known:
             self.known.update(issue.id for issue in known)
         else:
@@ -126,12 +130,17 @@ class Tally(msgspec.Struct):
         self.known.update(more.known)
 
 
-def kind_of(case: c.Case, verdict: Verdict) -> str | None:
+def known_in(domain: Domain) -> tuple[Issue, ...]:
+    """Return the known issues that may explain a violation in a domain: none where equality is promised."""
+    return () if domain.promised else of_release(te_version())
+
+
+def kind_of(case: c.Case, verdict: Verdict, issues: Sequence[Issue] = ()) -> str | None:
     """Return the kind of a failure: the signature of the violation nearest to its cause.
 
     None if the case held, or shows a known issue: neither is news.
     """
-    if verdict.held or known_issues.explain(case, verdict.violations):
+    if verdict.held or explain(case, verdict.violations, issues):
         return None
     nearest = min(verdict.violations, key=lambda violation: _PRIMARY.index(violation.oracle))
     return nearest.signature
@@ -152,7 +161,8 @@ def run_chunk(
     deadline: float | None = None,
     refused: Refused | None = None,
     *,
-    legal: bool = True,
+    promised: bool = True,
+    issues: Sequence[Issue] = (),
 ) -> list[Failure]:
     """Judge ``cases`` different cases drawn with ``seed``; return the shrunk failures, one per kind.
 
@@ -168,11 +178,12 @@ def run_chunk(
         deadline: ``time.monotonic()`` after which no further case is drawn; None for no limit.
         refused: called for each drawn case that the installed release cannot run, with the reason;
             without it such a case is a fault.
-        legal: whether every case of the domain can be run directly.
+        promised: whether equality is promised of every case of the domain.
+        issues: known issues, which make no failure.
 
     Raises:
         JudgingFault: whatever ``judge`` raised, with the case; or the direct run raised, which no case of a
-            ``legal`` domain may do, and which would let the case hold for nothing.
+            promising domain may do, and which would let the case hold for nothing.
     """
     kinds: dict[str, str | None] = {}
     # Of each kind, the smallest failure of each round.
@@ -193,10 +204,10 @@ def run_chunk(
             kinds[fingerprint] = None
             refused(error)
             return
-        if legal and verdict.direct_error is not None and verdict.held:
+        if promised and verdict.direct_error is not None and verdict.held:
             raise HarnessFault(f"the direct run raised {verdict.direct_error.type}: no case of its domain")
         observe(case, verdict)
-        kind = kinds[fingerprint] = kind_of(case, verdict)
+        kind = kinds[fingerprint] = kind_of(case, verdict, issues)
         if kind is not None:
             failures = found.setdefault(kind, {})
             failure = Failure(kind, case, verdict)
@@ -206,7 +217,8 @@ def run_chunk(
         if len(kinds) < cases:
             goal = min(len(kinds) + ROUND, cases)
             _run(draw, strategy, round_seed)
-    return [_shrink_kind(judge, strategy, failures, kinds) for _, failures in sorted(found.items())]
+    kind = partial(kind_of, issues=issues)
+    return [_shrink_kind(judge, strategy, failures, kinds, kind) for _, failures in sorted(found.items())]
 
 
 def _shrink_kind(
@@ -214,13 +226,14 @@ def _shrink_kind(
     strategy: SearchStrategy[c.Case],
     failures: dict[int, Failure],
     known: dict[str, str | None],
+    kind: Callable[[c.Case, Verdict], str | None],
 ) -> Failure:
     """Shrink one kind of failure, given the smallest of each round in which it came."""
     # One that is small already may lead where a large one does not.
     rounds = sorted(failures, key=lambda number: _size(failures[number]))[:SHRUNK_ROUNDS]
     smallest = failures[rounds[0]]
     for round_seed in rounds:
-        smallest = shrink(judge, strategy, [round_seed], smallest, known)
+        smallest = shrink(judge, strategy, [round_seed], smallest, known, kind)
     return smallest
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import warnings
+from collections import Counter
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -68,31 +69,36 @@ class Run:
         self._settles = 0
         self._iterations = 0
         self._pending: list[_Pending] = []
+        self._backwards: Counter[int] = Counter()
         self._open: list[ExitStack] = []
         self._saved: dict[str, Any] | None = None
         self._cut_short = False
 
     def run(self) -> Trace:
         """Walk the schedule to its end or to the first error, and return the trace."""
-        for number, step in enumerate(self._case.schedule):
-            self._caller.step = step
-            self._cut_short = False
-            with self._judged(number, step):
-                self._do(number, step)
-            self._recorder.step_ended()
-            if self.trace.error is not None:
-                break
-            if isinstance(step, c.Forward | c.Backward | c.Evaluate | c.Abandon):
-                self._note(step)
-        while self._open:
-            self._open.pop().close()
+        try:
+            self._walk()
+        finally:
+            self._recorder.close()
+            for region in self._model.regions:
+                region.caller = None
+        return self.trace
+
+    def _walk(self) -> None:
+        with ExitStack() as self._opened:
+            for number, step in enumerate(self._case.schedule):
+                self._caller.step = step
+                self._cut_short = False
+                with self._judged(number, step):
+                    self._do(number, step)
+                self._recorder.step_ended()
+                if self.trace.error is not None:
+                    break
+                if isinstance(step, c.Forward | c.Backward | c.Evaluate | c.Abandon):
+                    self._note(step)
         self.trace.rng_states = (*self._backend.rng_states(), *self._tracked_states())
-        self._recorder.close()
         if self.trace.closeup is not None:
             self.trace.closeup.pending = tuple(iteration for iteration, *_ in self._pending)
-        for region in self._model.regions:
-            region.caller = None
-        return self.trace
 
     def _tracked_states(self) -> list[torch.Tensor]:
         """Return the tracker's states, which TE holds as tensors or, on CUDA, as generators."""
@@ -148,7 +154,7 @@ class Run:
         self._unsettle()
         match step:
             case c.OpenAutocast():
-                self._open.append(ExitStack())
+                self._open.append(self._opened.enter_context(ExitStack()))
                 self._open[-1].enter_context(self._model.autocast())
             case c.CloseAutocast():
                 self._open.pop().close()
@@ -218,11 +224,15 @@ class Run:
     def _keep_gradients(self, going: list[_Pending], gradients: list[torch.Tensor | None]) -> None:
         # The first recompute allocates what TE then keeps for good: memory is steady from here on.
         self._steady |= going[0].iteration >= self._settles
-        found = iter(gradients)
+        gone = self._backwards[going[0].iteration]
+        self._backwards[going[0].iteration] += 1
+        again = f" (backward {gone + 1})" if gone else ""
+        # Copies: a later backward adds to the same tensors.
+        found = iter([None if g is None else g.detach().clone() for g in gradients])
         for forward in going:
-            self._keep("input gradient", next(found), iteration=forward.iteration)
+            self._keep("input gradient", next(found), again, iteration=forward.iteration)
         for name, _ in self._model.parameters:
-            self._keep("parameter gradient", next(found), name)
+            self._keep("parameter gradient", next(found), name + again)
 
     def _evaluate(self, data: torch.Tensor, mode: str) -> None:
         self.trace.abandoned.add(self._begin_iteration())

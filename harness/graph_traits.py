@@ -38,9 +38,17 @@ def recipe_in(case: c.Case, above: Above) -> c.Recipe:
     return casts[-1].recipe or case.recipe
 
 
-def has_nested_regions(case: c.Case) -> bool:
-    """Tell whether a region stands inside another."""
-    return any(bool(enclosing(above)) for _, above in _regions(case))
+def nested_regions(case: c.Case) -> frozenset[int]:
+    """Return the numbers of the regions that stand inside another, or have another inside."""
+    found: set[int] = set()
+    open_: list[tuple[int, Above]] = []
+    for number, (region, above) in enumerate(_regions(case)):
+        # In the order of a walk: the regions around this one are the last ones with fewer nodes above them.
+        around = [other for other, path in open_ if len(path) <= len(above) and above[: len(path)] == path]
+        if around:
+            found |= {number, *around}
+        open_.append((number, (*above, region)))
+    return frozenset(found)
 
 
 def dropped_regions(case: c.Case) -> frozenset[int]:
@@ -123,6 +131,7 @@ def _opens_in_reentrant(case: c.Case) -> bool:
         isinstance(node, c.Autocast)
         and node.enabled
         and not _in_fp8(case, above)
+        and _comes_to_fp8(case, (*above, node))
         and any(region.use_reentrant for region in enclosing(above))
         for node, above in with_parents(case.graph)
     )
@@ -287,7 +296,7 @@ def _recomputes_itself_under_torch_autocast(case: c.Case) -> bool:
 
 
 TRAITS: Final[dict[str, Callable[[c.Case], bool]]] = {
-    "nested regions": has_nested_regions,
+    "nested regions": lambda case: bool(nested_regions(case)),
     "te.ops in a region": _runs_operations_in_fp8,
     "module that recomputes itself shares its queue with a region": _shares_its_queue,
     "core attention recomputed in a region": lambda case: _recomputes_attention(case, in_region=True),

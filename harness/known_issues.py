@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+from packaging.version import Version
 
 from harness.beyond import BEYOND, features_beyond
 from harness.errors import HarnessFault
@@ -59,6 +60,11 @@ class Issue(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """Fingerprint of a case in the corpus like the plainest one, but without the feature: it holds."""
     upstream: str = ""
 
+    def affects(self, release: str) -> bool:
+        """Tell whether a release has the fault."""
+        first, last = map(Version, self.releases)
+        return first <= Version(release) <= last
+
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     issue: list[Issue] = []
@@ -82,19 +88,19 @@ def load(path: Path = FILE) -> tuple[Issue, ...]:
     return tuple(issues)
 
 
-def explain(
-    case: c.Case, violations: Sequence[Violation], issues: Sequence[Issue] | None = None
-) -> tuple[Issue, ...]:
-    """Return the fewest known issues that explain a case's violations; none for a new fault.
+def of_release(release: str) -> tuple[Issue, ...]:
+    """Return the known issues that a release of Transformer Engine has."""
+    return tuple(issue for issue in _known() if issue.affects(release))
 
-    Every violation must be one that some issue, whose features the case has, leads to. What
-    explains most comes first; of those that explain the same, the first is taken.
+
+def explain(case: c.Case, violations: Sequence[Violation], issues: Sequence[Issue]) -> tuple[Issue, ...]:
+    """Return a few of the issues that explain all of a case's violations; none for a new fault.
+
+    Every violation must be one that some issue, whose features the case has, leads to. What explains most of
+    what is left comes first; of those that explain the same, the first is taken.
     """
     features = features_beyond(case)
-    possible = {
-        issue: [rule for rule in issue.rule if rule.applies(features)]
-        for issue in (_known() if issues is None else issues)
-    }
+    possible = {issue: [rule for rule in issue.rule if rule.applies(features)] for issue in issues}
     open_ = list(violations)
     found: list[Issue] = []
     while open_:

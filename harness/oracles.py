@@ -15,7 +15,7 @@ import msgspec
 
 from harness.case import Case
 from harness.comparison import compare_tensors, equal_bits
-from harness.graph_traits import dropped_regions, has_nested_regions
+from harness.graph_traits import dropped_regions, nested_regions
 from harness.trace import Call, Event, Phase, Quantity, Trace
 from harness.violations import OracleName, Violation
 
@@ -67,17 +67,16 @@ def fifo_drained(_case: Case, _direct: Trace, checkpointed: Trace) -> Iterator[V
 def pairing(case: Case, _direct: Trace, checkpointed: Trace) -> Iterator[Violation]:
     """Each recompute popped the very snapshot that its own phase 1 pushed, region call by region call.
 
-    And there was one to pop: what the case runs under delayed scaling did run so. Where regions are nested
-    it is not told: what an inner recompute must pop was pushed by the recompute of the outer one.
+    And there was one to pop: what the case runs under delayed scaling did run so. Of nested regions it is not
+    told: what an inner recompute must pop was pushed by the recompute of the outer one.
     """
-    if has_nested_regions(case):
-        return
+    nested = nested_regions(case)
     events: dict[tuple[int, int], list[Event]] = {}
     for event in checkpointed.events:
         if event.module:
             events.setdefault((event.region, event.iteration), []).append(event)
     for call in checkpointed.calls:
-        if call.recomputes and call.iteration not in checkpointed.mixed:
+        if call.recomputes and call.iteration not in checkpointed.mixed and call.region not in nested:
             yield from _pair(call, events.get((call.region, call.iteration), []))
 
 
@@ -85,16 +84,14 @@ def recompute_count(case: Case, direct: Trace, checkpointed: Trace) -> Iterator[
     """Each callable ran once in phase 1, and once in phase 2 where the checkpoint must recompute.
 
     On the direct path it ran once in all. Each run under the checkpoint was under the context that
-    ``context_fn`` gave for it, where the case has one: entered once, in its own phase. Where regions are
-    nested it is not told: how often an inner one runs depends on the flags around it.
+    ``context_fn`` gave for it, where the case has one: entered once, in its own phase. Of nested regions it
+    is not told: how often an inner one runs depends on the flags around it.
     """
-    if has_nested_regions(case):
-        return
-    dropped = dropped_regions(case)
+    nested, dropped = nested_regions(case), dropped_regions(case)
     for name, trace in (("direct", direct), ("checkpointed", checkpointed)):
         done = Counter((e.region, e.iteration, e.phase, e.context) for e in trace.events if not e.module)
         for call in trace.calls:
-            if call.iteration in trace.mixed:
+            if call.iteration in trace.mixed or call.region in nested:
                 continue
             due = call.recomputes and call.iteration not in trace.abandoned and call.region not in dropped
             recomputes = int(due and name == "checkpointed")

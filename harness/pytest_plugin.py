@@ -162,7 +162,7 @@ def te_session(pytestconfig: pytest.Config) -> Session:
 def check_property(te_session: Session, pytestconfig: pytest.Config) -> Callable[[Domain, int], None]:
     """Return a function that judges one shard's share of a domain, and fails with every shrunk failure."""
     from harness import corpus
-    from harness.campaign import JudgingFault, run_chunk
+    from harness.campaign import JudgingFault, known_in, run_chunk
     from harness.report import failure_text
 
     options = pytestconfig.stash[_OPTIONS]
@@ -189,7 +189,8 @@ def check_property(te_session: Session, pytestconfig: pytest.Config) -> Callable
                 share,
                 lambda case, _: judged.append(case.fingerprint),
                 refused=lacking.append,
-                legal=domain.legal,
+                promised=domain.promised,
+                issues=known_in(domain),
             )
         except JudgingFault as fault:
             saved = corpus.SavedCase(case=fault.case, why=f"the harness failed: {fault}", where=where)

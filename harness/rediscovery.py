@@ -24,14 +24,15 @@ Firsts: TypeAlias = dict[str, int]
 
 def first_cases(judge: Callable[[c.Case], Verdict], cases: Sequence[c.Case]) -> Firsts:
     """Judge cases until every known issue has been met, and return when each was."""
-    wanted = {issue.id for issue in known_issues.load()}
+    issues = known_issues.load()
+    wanted = {issue.id for issue in issues}
     found: Firsts = {}
     for number, case in enumerate(cases, start=1):
         try:
             violations = judge(case).violations
         except ReleaseLacks:
             continue
-        for issue in known_issues.explain(case, violations):
+        for issue in known_issues.explain(case, violations, issues):
             found.setdefault(issue.id, number)
         if found.keys() >= wanted:
             break

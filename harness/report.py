@@ -58,7 +58,7 @@ def violation_lines(violations: Iterable[Violation]) -> list[str]:
 
 
 def replay_lines(saved: SavedCase, verdict: Verdict) -> list[str]:
-    """Return what a replayed case did, and if it failed, what is known of it."""
+    """Return what a replayed case did, and if it failed, why it was kept."""
     violations = verdict.violations
     word = "violated" if violations else "held"
     lines = [f"{word} {saved.case.fingerprint} {describe(saved.case)}", *violation_lines(violations)]

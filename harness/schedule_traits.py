@@ -37,6 +37,17 @@ def _recipes_differ_in_the_algorithm(case: c.Case) -> bool:
     return len({msgspec.structs.replace(recipe, algorithm="max") for recipe in delayed}) < len(delayed)
 
 
+def _changes_recipe_amid(case: c.Case) -> bool:
+    """Tell whether another recipe than that of now is set while a graph is pending."""
+    recipe: c.Recipe = case.recipe
+    for step, pending in zip(case.schedule, pending_after(case.schedule), strict=True):
+        if isinstance(step, c.SetRecipe):
+            if pending and step.recipe != recipe:
+                return True
+            recipe = step.recipe
+    return False
+
+
 def _evaluates_with_gradients(case: c.Case) -> bool:
     """Tell whether an evaluation meets a region around which gradients are switched on."""
     on = (
@@ -79,7 +90,7 @@ TRAITS: Final[dict[str, Callable[[c.Case], bool]]] = {
     "several steps in one autocast": _any(lambda step: isinstance(step, c.OpenAutocast)),
     "recipes that differ in the algorithm alone": _recipes_differ_in_the_algorithm,
     "recipe changed": _any(lambda step: isinstance(step, c.SetRecipe)),
-    "recipe changed while a graph is pending": _amid(c.SetRecipe),
+    "recipe changed while a graph is pending": _changes_recipe_amid,
     "state loaded": _any(lambda step: isinstance(step, c.LoadState) and not step.extra),
     "extra state loaded while a graph is pending": _amid(c.LoadState),
     "modules deep-copied": _any(lambda step: isinstance(step, c.DeepCopy)),

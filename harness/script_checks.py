@@ -136,7 +136,7 @@ _LACKS: Final = (
 
 
 def _queues(_case: c.Case, _seen: Seen, found: Sequence[Violation]) -> Check:
-    (violation,) = found
+    violation = found[0]
     flags_alone = set(violation.queues) == {"first-module flags"}
     counted = (
         [f"left = len({_FLAGS})"]
@@ -192,7 +192,8 @@ def _state(case: c.Case, _seen: Seen, found: Sequence[Violation]) -> Check | Non
 def _of_state(case: c.Case, path: str) -> tuple[str, str] | None:
     """Return what an FP8 state is, in words and as an expression."""
     found = re.fullmatch(r"(.*?)\.?(scaling_fwd|scaling_bwd)\.(scale|amax_history)", path)
-    if found is None:
+    # The path comes from a file that a stranger may have written, and goes into a program.
+    if found is None or not all(part.isidentifier() or part.isdigit() for part in path.split(".")):
         return None
     owner, direction, which = found.groups()
     where = "forward" if direction == "scaling_fwd" else "backward"

@@ -153,7 +153,7 @@ def _change(step: c.Step) -> int:
 
 
 def _check_reuse(graph: c.Node) -> None:
-    """Check that what is used once more comes earlier, and that a wrapper has a module to wrap."""
+    """Check that what is used once more comes earlier."""
     earlier = 0
     for place, node in enumerate(c.walk(graph)):
         where = f"node {place} of the graph ({type(node).__name__})"

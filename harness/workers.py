@@ -22,7 +22,17 @@ import msgspec
 
 from harness import case as c
 from harness import corpus
-from harness.campaign import CHUNK, Failure, JudgingFault, Tally, chunks, kind_of, run_chunk, size_of
+from harness.campaign import (
+    CHUNK,
+    Failure,
+    JudgingFault,
+    Tally,
+    chunks,
+    kind_of,
+    known_in,
+    run_chunk,
+    size_of,
+)
 from harness.corpus import SavedCase
 from harness.crew import Crew, obituary
 from harness.errors import HarnessError, HarnessFault, ReleaseLacks
@@ -72,8 +82,10 @@ class _Worker:
 
         self._plan = plan
         self._send = send
-        self._domain = DOMAINS[plan.domain]
-        self._strategy = self._domain.strategy()
+        domain = DOMAINS[plan.domain]
+        self._strategy = domain.strategy()
+        self._promised = domain.promised
+        self._issues = known_in(domain)
         self._session = plan.target.open()
         self._where = plan.target.where(self._session)
         self._tally = Tally()
@@ -93,7 +105,8 @@ class _Worker:
                 self._observe,
                 deadline,
                 refused=self._note_refused,
-                legal=self._domain.legal,
+                promised=self._promised,
+                issues=self._issues,
             )
         finally:
             self._flush()
@@ -102,8 +115,8 @@ class _Worker:
         self._send(Done())
 
     def _observe(self, case: c.Case, verdict: Verdict) -> None:
-        self._tally.count(case, verdict)
-        kind = kind_of(case, verdict)
+        self._tally.count(case, verdict, self._issues)
+        kind = kind_of(case, verdict, self._issues)
         if kind is not None and kind not in self._kinds:
             # Reported before it is shrunk, so that it is not lost if the campaign ends here.
             self._kinds.add(kind)

@@ -9,7 +9,7 @@ import pytest
 from harness import known_issues
 from harness.backends import te_version
 from harness.beyond import features_beyond
-from tests.frontier.known import FOLDER, ISSUES, PINNED, affects, saved
+from tests.frontier.known import FOLDER, ISSUES, PINNED, saved
 
 if TYPE_CHECKING:
     from harness.known_issues import Issue
@@ -21,10 +21,10 @@ def test_a_pinned_case_shows_its_fault_on_the_releases_that_have_it(
     te_session: Session, issue: Issue, name: str
 ) -> None:
     verdict = te_session.judge(saved(name).case)
-    if affects(issue, te_version()):
-        assert issue in known_issues.explain(saved(name).case, verdict.violations), verdict.violations
+    if issue.affects(te_version()):
+        assert issue in known_issues.explain(saved(name).case, verdict.violations, ISSUES), verdict.violations
     else:
-        assert issue not in known_issues.explain(saved(name).case, verdict.violations)
+        assert issue not in known_issues.explain(saved(name).case, verdict.violations, ISSUES)
 
 
 @pytest.mark.parametrize("issue", ISSUES, ids=lambda issue: issue.id)

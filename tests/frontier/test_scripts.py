@@ -16,7 +16,7 @@ import pytest
 from harness import backends, reproducer
 from harness.backends import te_version
 from harness.corpus import seen_of
-from tests.frontier.known import ISSUES, PINNED, affects, saved
+from tests.frontier.known import ISSUES, PINNED, saved
 from tests.harness.script_agreement import Ended
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def ended(te_session: Session, tmp_path_factory: pytest.TempPathFactory) -> dict
 def test_the_script_of_a_pinned_case_shows_its_fault(
     ended: dict[str, Ended], issue: Issue, name: str
 ) -> None:
-    if not affects(issue, te_version()):
+    if not issue.affects(te_version()):
         pytest.skip(f"TE {te_version()} has no such fault")
     assert ended[name].code == 1, ended[name].output
     assert "expected" in ended[name].output
