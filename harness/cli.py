@@ -136,8 +136,13 @@ def _conclude(plan: Plan, outcome: Outcome, corpus: Path, json_file: Path | None
 
     # Files first: whoever reads the output may stop reading.
     saved = {kind: _save(corpus, found) for kind, found in sorted(outcome.found.items())}
+    unwritten: HarnessError | None = None
     if json_file is not None:
-        files.write_new(json_file, report.campaign_json(plan, outcome, saved))
+        try:
+            files.write_new(json_file, report.campaign_json(plan, outcome, saved))
+        except HarnessError as error:
+            # Somebody took the name meanwhile: what was found is shown all the same.
+            unwritten = error
     if outcome.tally.drawn:
         report.summary(plan, outcome)
     for kind, path in saved.items():
@@ -146,6 +151,12 @@ def _conclude(plan: Plan, outcome: Outcome, corpus: Path, json_file: Path | None
     if outcome.fault is not None:
         _keep_faulty_case(plan, outcome, corpus)
         raise outcome.fault
+    if unwritten is not None:
+        raise unwritten
+    return _exit_code(plan, outcome)
+
+
+def _exit_code(plan: Plan, outcome: Outcome) -> int:
     if outcome.tally.violations:
         return VIOLATED
     if outcome.interrupted:

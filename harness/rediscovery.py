@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import statistics
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import partial
-from multiprocessing import get_context
 from typing import TYPE_CHECKING, TypeAlias
 
 from harness import known_issues, record
-from harness.errors import ReleaseLacks
+from harness.crew import Crew, obituary
+from harness.errors import HarnessFault, ReleaseLacks
+from harness.workers import interruptible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from multiprocessing.connection import Connection
 
     from harness import case as c
     from harness.target import Target
@@ -44,20 +45,52 @@ def measure(
 ) -> list[Firsts]:
     """Return for each seed when each issue was met among so many cases of the frontier, drawn unsteered.
 
-    ``on_seed`` is called with the number of seeds that are done.
+    ``on_seed`` is called with the number of seeds that are done. Raises HarnessFault where a worker dies.
     """
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        futures = [pool.submit(partial(_of_seed, target, seed, most)) for seed in seeds]
-        for done, _ in enumerate(as_completed(futures), start=1):
-            on_seed(done)
-        return [future.result() for future in futures]
+    employer = _Employer(seeds, on_seed)
+    crew = employer.crew = Crew(partial(_work, target, most), employer)
+    with interruptible():
+        try:
+            crew.start(min(workers, len(seeds)))
+            while crew.busy:
+                crew.listen()
+        finally:
+            crew.end()
+    return [employer.found[seed] for seed in seeds]
 
 
-def _of_seed(target: Target, seed: int, most: int) -> Firsts:
+class _Employer:
+    """Hands out the seeds, and keeps what comes of them."""
+
+    crew: Crew
+
+    def __init__(self, seeds: Sequence[int], on_seed: Callable[[int], None]) -> None:
+        self.found: dict[int, Firsts] = {}
+        self._seeds = list(reversed(seeds))
+        self._on_seed = on_seed
+
+    def hear(self, worker: Connection, message: tuple[int, Firsts] | None) -> None:
+        """Keep what a worker found, and give it another seed, or none."""
+        if message is not None:
+            seed, firsts = message
+            self.found[seed] = firsts
+            self._on_seed(len(self.found))
+        self.crew.tell(worker, self._seeds.pop() if self._seeds else None)
+
+    def bury(self, _worker: Connection, exit_code: int | None) -> None:
+        """Take note that a worker has ended; it must have been told to."""
+        if exit_code != 0:
+            raise HarnessFault(obituary(exit_code))
+
+
+def _work(target: Target, most: int, supervisor: Connection) -> None:
     from strategies.frontier import frontier
 
     session = target.open()
-    return first_cases(session.judge, record.draw(frontier(steered=False), most, seed))
+    supervisor.send(None)
+    while (seed := supervisor.recv()) is not None:
+        cases = record.draw(frontier(steered=False), most, seed)
+        supervisor.send((seed, first_cases(session.judge, cases)))
 
 
 def median_case(found: Sequence[Firsts], issue: str, most: int) -> int | None:

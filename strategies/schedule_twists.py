@@ -198,7 +198,8 @@ def raising(draw: st.DrawFn, case: c.Case) -> c.Case:
     regions = len(c.regions(case))
     if draw(st.sampled_from([False, True])):
         region = c.Region(c.Linear(), use_reentrant=draw(st.sampled_from([True, False])))
-        case = ended(case, c.Autocast(region))
+        # With draws after the forward that the recompute repeats.
+        case = ended(case, c.Chain((c.Autocast(region), c.TorchDropout())))
         steps: _Steps = (c.Forward(), c.Backward(fails=regions))
     else:
         steps = (c.Forward(fails=draw(st.integers(0, regions - 1))),)
@@ -206,13 +207,16 @@ def raising(draw: st.DrawFn, case: c.Case) -> c.Case:
     return with_steps(with_steps(case, *steps, place=place), c.Forward(8.0), c.Backward())
 
 
-def in_microbatches(case: c.Case) -> st.SearchStrategy[c.Case]:
+@st.composite
+def in_microbatches(draw: st.DrawFn, case: c.Case) -> c.Case:
     """End with a step of three microbatches, the first of which is told from the others.
 
     No module is used twice: both uses would write to one cached weight, with and without a checkpoint.
     """
     graph = mapped(case.graph, lambda node: c.Linear() if isinstance(node, c.Reuse) else node)
     case = msgspec.structs.replace(without_switches(case), graph=graph)
+    if draw(st.sampled_from([False, True])):
+        case = ended(case, c.Autocast(c.LayerNormMLP(recompute=True)))
     first, other = c.Forward(first_microbatch=True), c.Forward(2.0, first_microbatch=False)
     steps = (first, c.Backward(), other, c.Backward(), other, c.Backward(), c.OptimizerStep())
-    return st.just(with_steps(case, *steps, first, c.Backward()))
+    return with_steps(case, *steps, first, c.Backward())

@@ -9,11 +9,13 @@ import pytest
 from hypothesis import strategies as st
 
 from harness import case as c
-from harness.campaign import CHUNK, JudgingFault, Tally, chunks, kind_of, run_chunk
+from harness import known_issues
+from harness.campaign import CHUNK, JudgingFault, Tally, chunks, kind_of, known_in, run_chunk
 from harness.errors import HarnessFault, ReleaseLacks
 from harness.trace import RunError
 from harness.verdict import Verdict
 from harness.violations import Violation
+from strategies.domains import DOMAINS
 
 BODIES = st.lists(
     st.sampled_from([c.Linear(), c.Linear(training=False), c.TorchGELU()]), min_size=1, max_size=4
@@ -166,3 +168,17 @@ def test_a_tally_counts_cases_features_and_oracles() -> None:
     tally.count(case, Verdict(fingerprint="", violations=(), evaluated=("outputs",)))
 
     assert (tally.cases, tally.oracles["outputs"], tally.features["reentrant"]) == (1, 1, 1)
+
+
+def test_known_issues_explain_nothing_where_equality_is_promised() -> None:
+    assert known_in(DOMAINS["contract"]) == ()
+    assert known_in(DOMAINS["frontier"])
+
+
+def test_a_known_issue_is_counted_and_is_no_failure() -> None:
+    case = c.Case(graph=c.Autocast(c.Region(c.Region(c.Linear()))), schedule=(c.Forward(), c.Backward()))
+    seen, tally = verdict(case, "FIFO drained"), Tally()
+    tally.count(case, seen, known_issues.load())
+    assert (tally.known, tally.violations) == ({"nested-regions": 1}, {})
+    assert kind_of(case, seen, known_issues.load()) is None
+    assert kind_of(case, seen) == "FIFO drained"

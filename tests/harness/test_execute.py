@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 import torch
+import transformer_engine.pytorch as te
 
 from harness import case as c
 from harness.errors import HarnessFault
@@ -158,3 +159,72 @@ def test_an_abandoned_forward_has_an_output_and_no_gradient(te_session: Session)
     assert {k.iteration for k in trace.tensors if k.quantity == "output"} == {0, 1}
     assert {k.iteration for k in trace.tensors if k.quantity == "input gradient"} == {1}
     assert [standstill.iteration for standstill in trace.standstills] == [0, 1]
+
+
+def test_deep_copied_modules_go_on_with_the_same_names_and_state(te_session: Session) -> None:
+    case = c.Case(graph=LINEAR, schedule=(*ONCE, c.DeepCopy(), *ONCE))
+    copied = checkpointed(te_session, case, te.checkpoint)
+    kept = checkpointed(te_session, c.Case(graph=LINEAR, schedule=ONCE * 2), te.checkpoint)
+    assert copied.events == kept.events
+    assert copied.tensors.keys() == kept.tensors.keys()
+
+
+def test_a_loaded_state_is_that_of_when_it_was_saved(te_session: Session) -> None:
+    steps = (c.SaveState(), *ONCE, c.OptimizerStep(), c.LoadState(), c.Evaluate())
+    loaded = direct(te_session, c.Case(graph=c.TorchLinear(), schedule=steps))
+    trained = direct(te_session, c.Case(graph=c.TorchLinear(), schedule=(*steps[:4], steps[5])))
+    key = TensorKey("output", 1)
+    assert not torch.equal(loaded.tensors[key], trained.tensors[key])  # type: ignore[arg-type]
+
+
+def test_an_error_inside_an_autocast_of_several_steps_closes_it(te_session: Session) -> None:
+    def raising(*_args: Any, **_kwargs: Any) -> Any:
+        raise ZeroDivisionError
+
+    schedule = (c.OpenAutocast(), *ONCE, c.CloseAutocast())
+    trace = checkpointed(te_session, c.Case(graph=c.Region(c.Linear()), schedule=schedule), raising)
+    assert trace.error is not None
+    assert dict(te_session.probe.flags())["autocast depth"] == "0"
+
+
+@pytest.mark.parametrize(
+    "steps", [(c.Forward(fails=0),), (c.Forward(), c.Backward(fails=0))], ids=["forward", "backward"]
+)
+def test_a_planned_error_ends_its_iteration_and_nothing_else(
+    te_session: Session, steps: tuple[c.Step, ...]
+) -> None:
+    case = c.Case(graph=LINEAR, schedule=(*steps, *ONCE))
+    for trace in (direct(te_session, case), checkpointed(te_session, case, te.checkpoint)):
+        assert trace.failed == [len(steps) - 1]
+        assert trace.mixed == {0}
+        assert TensorKey("input gradient", 0) not in trace.tensors
+        assert TensorKey("input gradient", 1) in trace.tensors
+
+
+def test_each_backward_of_a_retained_graph_is_kept_as_it_was(te_session: Session) -> None:
+    schedule = (c.Forward(), c.Backward(retain=True), c.Backward())
+    trace = direct(te_session, c.Case(graph=c.TorchLinear(), schedule=schedule))
+    first = trace.tensors[TensorKey("parameter gradient", 0, "weight")]
+    both = trace.tensors[TensorKey("parameter gradient", 0, "weight (backward 2)")]
+    assert first is not None
+    assert both is not None
+    assert not torch.equal(first, both)
+
+
+def test_losses_added_up_give_each_input_its_gradient(te_session: Session) -> None:
+    schedule = (c.Forward(), c.Forward(8.0), c.Backward(losses=2))
+    trace = direct(te_session, c.Case(graph=LINEAR, schedule=schedule))
+    assert {k.iteration for k in trace.tensors if k.quantity == "input gradient"} == {0, 1}
+    assert trace.mixed == {0, 1}
+
+
+def test_both_functions_of_autograd_give_the_same_gradients(te_session: Session) -> None:
+    ways: tuple[Literal["backward", "grad"], ...] = ("backward", "grad")
+    traces = [
+        direct(te_session, c.Case(graph=LINEAR, schedule=(c.Forward(), c.Backward(way=way)))) for way in ways
+    ]
+    gradients = [
+        {key: t for key, t in trace.tensors.items() if "gradient" in key.quantity} for trace in traces
+    ]
+    assert gradients[0].keys() == gradients[1].keys()
+    assert all(torch.equal(gradients[0][key], gradients[1][key]) for key in gradients[0])  # type: ignore[arg-type]

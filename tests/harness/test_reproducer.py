@@ -233,3 +233,15 @@ def test_a_case_without_anything_seen_is_judged_first(tmp_path: Path, tried: dic
     result = invoke(path, "--backend", backends.active().name)
     assert result.exit_code == 0
     assert result.stdout == tried["abandoned"].text
+
+
+def test_a_strangers_path_does_not_get_into_a_script() -> None:
+    case = iterate(LINEAR)
+    for path in (
+        "body.body is print('!') or a.scaling_fwd.scale",
+        "body.body.__class__.scaling_fwd.scale",
+        "body.body.fp8_meta;print('!');a.scaling_fwd.scale",
+    ):
+        seen = corpus.Seen(violations=(Violation(oracle="FP8 state", iteration=0, message="x", module=path),))
+        with pytest.raises(InvalidInput, match="shows only to the harness"):
+            reproducer.script(case, seen)
