@@ -1,4 +1,4 @@
-"""The command ``te-harness``: fuzz, replay, doctor, record, compare, bisect, and those of other modules.
+"""The command ``te-harness``: fuzz, replay, doctor, record, compare, and those of other modules.
 
 torch and Transformer Engine take seconds to import, so each command imports what it needs when it runs.
 """
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness import (
+    bisect_command,
     explain_command,
     known_issues_commands,
     museum_commands,
@@ -32,10 +33,8 @@ from harness.options import (
     domain_option,
     finite,
     number_or_auto,
-    release,
     release_option,
     target_options,
-    te_option,
 )
 from harness.target import Target
 
@@ -297,43 +296,7 @@ def compare(first: Path, second: Path) -> int:
     return VIOLATED if found else HELD
 
 
-# --- bisect ------------------------------------------------------------------------------------------
-
-
-@main.command()
-@click.argument("path", metavar="CASE", type=PATH)
-@click.option("--good", metavar="VERSION", callback=release, help="A release in which the case holds.")
-@click.option("--bad", metavar="VERSION", callback=release, help="A release in which it is violated.")
-@te_option(default="installed")
-@click.option("--json", "json_file", type=PATH, help="A new file for all that was found.")
-def bisect(path: Path, good: str | None, bad: str | None, te_mode: str, json_file: Path | None) -> int:
-    """Judge a saved case under every release, and name those that broke or fixed it.
-
-    With --good and --bad, the releases from one to the other. Ends with 0 where the verdict changes, with 1
-    where it does not.
-    """
-    from harness import bisect as bisection
-    from harness import corpus, files, report, survey
-
-    case = corpus.load(path).case
-    wanted = bisection.chosen(good, bad)
-    if json_file is not None:
-        files.check_free(json_file)
-
-    def tell(rows: survey.Rows) -> None:
-        click.echo(f"te-harness: {rows[0].release} {rows[0].status}", err=True)
-
-    rows = [row for (row,) in survey.judge([case], wanted, te_mode, tell)]
-    found = bisection.changes(rows)
-    if json_file is not None:
-        files.write_new(json_file, report.bisect_json(case, te_mode, rows, found))
-    report.table((row.release, report.row_text(row)) for row in rows)
-    bisection.check_ends(rows, good, bad)
-    bisection.check_judged(rows)
-    click.echo("\n".join(report.change_lines(rows, found)))
-    return HELD if found else VIOLATED
-
-
+main.add_command(bisect_command.bisect)
 main.add_command(explain_command.explain)
 main.add_command(known_issues_commands.known_issues)
 main.add_command(reproduce_command.reproduce)

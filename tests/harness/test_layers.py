@@ -76,6 +76,7 @@ LAYERS = [
         "timeline_terminal",
     },
     {
+        "bisect_command",
         "explain_command",
         "known_issues_commands",
         "museum_commands",
