@@ -41,7 +41,7 @@ def markdown(issues: Sequence[Issue], found: Sequence[Firsts], most: int) -> str
         f"*Median case*: of {len(found)} runs with seeds of their own, each of at most {most} cases drawn as"
         " if nothing were known, the median number of the first case that shows the issue."
     )
-    return _PREAMBLE + "\n".join([*rows, "", told, "", *(_section(issue) for issue in issues)])
+    return _PREAMBLE + "\n".join([*rows, "", told, "", *map(section, issues)])
 
 
 def _row(issue: Issue, found: Sequence[Firsts], most: int) -> str:
@@ -52,7 +52,8 @@ def _row(issue: Issue, found: Sequence[Firsts], most: int) -> str:
     return f"| [{issue.id}](#{issue.id}) | {releases} | {told} | {met} of {len(found)} |"
 
 
-def _section(issue: Issue) -> str:
+def section(issue: Issue) -> str:
+    """Return what the page says of an issue, below the table."""
     rules = "\n".join(
         f"- With {' and '.join(rule.features)}: {', '.join(rule.oracles)}"
         + (f" ({'; '.join(f'`{part}`' for part in rule.errors)})" if rule.errors else "")

@@ -177,7 +177,7 @@ def summary(plan: Plan, outcome: Outcome) -> None:
     if tally.raised:
         rows["raised"] = f"{_count(tally.raised, 'case')} in which both runs raised alike"
     if tally.known:
-        rows["known"] = _count(len(tally.known), "issue")
+        rows["known"] = f"{_count(len(tally.known), 'issue')}, met {tally.known.total()} times"
     if tally.lacking:
         rows["not run"] = (
             f"{_count(tally.lacking.total(), 'more case')}; lacking here: {_pairs(tally.lacking)}"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import known_issues
+from harness import known_issues, known_issues_report
 from harness.backends import te_version
 from harness.beyond import features_beyond
 from tests.frontier.known import FOLDER, ISSUES, PINNED, saved
@@ -46,3 +46,10 @@ def test_every_rule_is_met_by_a_pinned_case() -> None:
 def test_every_saved_case_is_pinned_or_a_neighbour() -> None:
     named = {name for issue in ISSUES for name in (*issue.pinned, issue.neighbour)}
     assert {path.stem for path in FOLDER.glob("*.json")} == named
+
+
+def test_the_page_says_what_the_file_says() -> None:
+    page = (FOLDER.parents[1] / "docs" / "known-issues.md").read_text()
+    for issue in ISSUES:
+        assert known_issues_report.section(issue) in page, issue.id
+        assert f"| [{issue.id}](#{issue.id}) | {' to '.join(issue.releases)} |" in page
