@@ -15,6 +15,7 @@ from harness import case as c
 from harness.build import Model, make_recipe
 from harness.caller import Caller, Checkpointer, PlannedError
 from harness.errors import HarnessError, HarnessFault
+from harness.gradients import accumulated, given
 from harness.inputs import Inputs
 from harness.recorder import Recorder
 from harness.trace import Closeup, Quantity, RunError, Standstill, TensorKey, Trace
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from harness.backends import Backend
+    from harness.gradients import Gradients
     from harness.probe import Probe
 
 LEARNING_RATE = 0.125
@@ -202,33 +204,19 @@ class Run:
             self.trace.mixed |= {forward.iteration for forward in going}
         if not step.retain:
             del self._pending[taken]
-        outs = [forward.out for forward in going]
-        gradients = [gradient.to(out.dtype, copy=True) for out in outs]
-        if step.way == "grad":
-            self._keep_gradients(going, self._grad(going, outs, gradients, retain=step.retain))
-            return
-        torch.autograd.backward(outs, gradients, retain_graph=step.retain)
-        found = [forward.x.grad for forward in going] + [p.grad for _, p in self._model.parameters]
-        self._keep_gradients(going, found)
-
-    def _grad(
-        self, going: list[_Pending], outs: list[torch.Tensor], gradients: list[torch.Tensor], *, retain: bool
-    ) -> list[torch.Tensor | None]:
-        """Return what ``torch.autograd.grad`` gives for the inputs and for the parameters."""
         wanted = [forward.x for forward in going] + [parameter for _, parameter in self._model.parameters]
-        learned = [tensor for tensor in wanted if tensor.requires_grad]
-        given = torch.autograd.grad(outs, learned, gradients, retain_graph=retain, allow_unused=True)
-        found = iter(given)
-        return [next(found) if tensor.requires_grad else None for tensor in wanted]
+        outs = [forward.out for forward in going]
+        incoming = [gradient.to(out.dtype, copy=True) for out in outs]
+        take = given if step.way == "grad" else accumulated
+        self._keep_gradients(going, take(outs, incoming, wanted, retain=step.retain))
 
-    def _keep_gradients(self, going: list[_Pending], gradients: list[torch.Tensor | None]) -> None:
+    def _keep_gradients(self, going: list[_Pending], gradients: Gradients) -> None:
         # The first recompute allocates what TE then keeps for good: memory is steady from here on.
         self._steady |= going[0].iteration >= self._settles
         gone = self._backwards[going[0].iteration]
         self._backwards[going[0].iteration] += 1
         again = f" (backward {gone + 1})" if gone else ""
-        # Copies: a later backward adds to the same tensors.
-        found = iter([None if g is None else g.detach().clone() for g in gradients])
+        found = iter(gradients)
         for forward in going:
             self._keep("input gradient", next(found), again, iteration=forward.iteration)
         for name, _ in self._model.parameters:

@@ -67,8 +67,9 @@ def retained(case: c.Case) -> st.SearchStrategy[c.Case]:
 
     def changed(node: c.Node) -> c.Node:
         if isinstance(node, c.Region):
-            # As a callable it stays with te.checkpoint.
-            return msgspec.structs.replace(node, function="callable")
+            # As a callable it stays with te.checkpoint; a wrapper takes modules alone.
+            checkpointer = "tested" if node.checkpointer == "wrapper" else node.checkpointer
+            return msgspec.structs.replace(node, function="callable", checkpointer=checkpointer)
         if isinstance(node, c.Module) and not type(node).__name__.startswith("Torch"):
             return c.TorchLinear(training=node.training, frozen=node.frozen)
         return node

@@ -40,7 +40,7 @@ LAYERS = [
         "correction",
         "mutation",
     },
-    {"inputs", "comparison", "recorder", "caller", "execute", "oracles"},
+    {"inputs", "comparison", "recorder", "caller", "gradients", "execute", "oracles"},
     {"session"},
     {
         "files",
@@ -53,6 +53,7 @@ LAYERS = [
         "messages",
         "pairing",
         "record",
+        "reducer",
         "story",
         "target",
         "timeline",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 
 from harness import case as c
@@ -9,7 +10,7 @@ from harness import record, validity
 from harness.beyond import BEYOND, features_beyond
 from harness.known_issues import may_be_known
 from strategies.contract import contract
-from strategies.frontier import frontier
+from strategies.frontier import TWISTS, frontier
 
 draws = settings(database=None, deadline=None, derandomize=True, max_examples=200)
 
@@ -19,6 +20,13 @@ draws = settings(database=None, deadline=None, derandomize=True, max_examples=20
 def test_every_draw_is_a_valid_case_and_survives_json(case: c.Case) -> None:
     validity.check(case)
     assert validity.decode(c.encode(case)) == case
+
+
+@pytest.mark.parametrize("first", range(len(TWISTS) - 1), ids=lambda number: TWISTS[number].__name__)
+def test_every_two_twists_bear_each_other(first: int) -> None:
+    for second in TWISTS[first + 1 :]:
+        for case in record.draw(contract().flatmap(TWISTS[first]).flatmap(second), 3, seed=1):
+            validity.check(case)
 
 
 @draws

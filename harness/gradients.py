@@ -1,0 +1,57 @@
+"""Gradients: how a run takes them, by either function of ``torch.autograd``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Gradients: TypeAlias = list[torch.Tensor | None]
+"""Of each tensor that gradients were wanted of, its gradient; None where it needs none or got none."""
+
+
+def accumulated(
+    outs: Sequence[torch.Tensor],
+    incoming: Sequence[torch.Tensor],
+    wanted: Sequence[torch.Tensor],
+    *,
+    retain: bool,
+) -> Gradients:
+    """Go backward with ``torch.autograd.backward``, and return copies of what is in ``grad`` then."""
+    torch.autograd.backward(outs, incoming, retain_graph=retain)
+    if len(outs) > 1:
+        _separate(wanted)
+    # Copies: a later backward adds to the same tensors.
+    return [None if leaf.grad is None else leaf.grad.detach().clone() for leaf in wanted]
+
+
+def _separate(leaves: Sequence[torch.Tensor]) -> None:
+    """Give each gradient memory of its own.
+
+    One backward hands out slices of one tensor, such as those of the biases of query, key and value. The sum
+    over several losses is made of slices where regions add to them one by one, and directly it is not: by
+    its rounding, a GPU's allocator would seem to hold more in one run (seen on an H200).
+    """
+    for leaf in leaves:
+        if leaf.grad is not None:
+            leaf.grad = leaf.grad.clone()
+
+
+def given(
+    outs: Sequence[torch.Tensor],
+    incoming: Sequence[torch.Tensor],
+    wanted: Sequence[torch.Tensor],
+    *,
+    retain: bool,
+) -> Gradients:
+    """Return what ``torch.autograd.grad`` gives.
+
+    It is kept as it is. Were it copied, the originals would be freed when autograd's thread for the GPU lets
+    go of them, which may be after the memory held was measured (seen on an H200).
+    """
+    learned = [leaf for leaf in wanted if leaf.requires_grad]
+    found = iter(torch.autograd.grad(outs, learned, incoming, retain_graph=retain, allow_unused=True))
+    return [next(found) if leaf.requires_grad else None for leaf in wanted]
