@@ -32,6 +32,17 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     oracles: tuple[OracleName, ...]
     errors: tuple[str, ...] = ()
     """Parts of messages, one of which an error has where the oracle "same errors" objects."""
+    pinned: tuple[str, ...]
+    """Fingerprints of cases in the corpus that show it, the plainest first, each with a short script."""
+    evidence: tuple[str, ...] = ()
+    """Further ones, whose scripts are longer, by which it shows in ways that the pinned ones do not."""
+    neighbour: str
+    """Fingerprint of a case in the corpus like the plainest one, but without the features: it holds."""
+
+    @property
+    def cases(self) -> tuple[str, ...]:
+        """All cases that show it: together, by each of its oracles and parts of messages."""
+        return (*self.pinned, *self.evidence)
 
     def applies(self, features: frozenset[str]) -> bool:
         """Tell whether a case with these features may show the fault."""
@@ -54,11 +65,17 @@ class Issue(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """The first and the last release that have it."""
     rule: tuple[Rule, ...]
     """Any of these tells it."""
-    pinned: tuple[str, ...]
-    """Fingerprints of the cases in the corpus that show it, the plainest first."""
-    neighbour: str
-    """Fingerprint of a case in the corpus like the plainest one, but without the feature: it holds."""
     upstream: str = ""
+
+    @property
+    def pinned(self) -> tuple[str, ...]:
+        """The pinned cases of all its rules, each once."""
+        return tuple(dict.fromkeys(name for rule in self.rule for name in rule.pinned))
+
+    @property
+    def cases(self) -> tuple[str, ...]:
+        """All cases that show it, each once."""
+        return tuple(dict.fromkeys(name for rule in self.rule for name in rule.cases))
 
     def affects(self, release: str) -> bool:
         """Tell whether a release has the fault."""

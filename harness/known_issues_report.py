@@ -9,7 +9,7 @@ from harness import rediscovery
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.known_issues import Issue
+    from harness.known_issues import Issue, Rule
     from harness.rediscovery import Firsts
 
 _PREAMBLE = """# Known issues
@@ -54,14 +54,17 @@ def _row(issue: Issue, found: Sequence[Firsts], most: int) -> str:
 
 def section(issue: Issue) -> str:
     """Return what the page says of an issue, below the table."""
-    rules = "\n".join(
-        f"- With {' and '.join(rule.features)}: {', '.join(rule.oracles)}"
-        + (f" ({'; '.join(f'`{part}`' for part in rule.errors)})" if rule.errors else "")
-        for rule in issue.rule
-    )
-    upstream = f"\n- Upstream: {issue.upstream}" if issue.upstream else ""
-    cases = ", ".join(f"`{name}`" for name in issue.pinned)
+    told = [f"- Mechanism: `{issue.mechanism}`"]
+    if issue.upstream:
+        told.append(f"- Upstream: {issue.upstream}")
+    told += map(_rule, issue.rule)
+    return f"## {issue.id}\n\n{issue.sentence}\n\n" + "\n".join(told) + "\n"
+
+
+def _rule(rule: Rule) -> str:
+    errors = f" ({'; '.join(f'`{part}`' for part in rule.errors)})" if rule.errors else ""
+    cases = ", ".join(f"`{name}`" for name in rule.cases)
     return (
-        f"## {issue.id}\n\n{issue.sentence}\n\n- Mechanism: `{issue.mechanism}`\n- Cases: {cases};"
-        f" beside them `{issue.neighbour}` holds{upstream}\n{rules}\n"
+        f"- With {' and '.join(rule.features)}: {', '.join(rule.oracles)}{errors}. Cases: {cases};"
+        f" without it, `{rule.neighbour}` holds."
     )

@@ -10,7 +10,12 @@ from harness import corpus, known_issues
 
 FOLDER = Path(__file__).parents[2] / "corpus" / "known_issues"
 ISSUES = known_issues.load()
-PINNED = [pytest.param(issue, name, id=f"{issue.id}-{name}") for issue in ISSUES for name in issue.pinned]
+RULES = [
+    pytest.param(issue, rule, id=f"{issue.id}-{'-'.join(rule.features).replace(' ', '_')}")
+    for issue in ISSUES
+    for rule in issue.rule
+]
+SHOWING = [pytest.param(issue, name, id=f"{issue.id}-{name}") for issue in ISSUES for name in issue.cases]
 
 
 def saved(name: str) -> corpus.SavedCase:

@@ -1,4 +1,4 @@
-"""The script of each pinned case is one to send with a report: short, and it ends with 1.
+"""The script of each case that shows an issue ends with 1, and that of a pinned one is short enough to send.
 
 That of a neighbouring case ends with 0.
 """
@@ -17,7 +17,7 @@ import pytest
 from harness import backends, reproducer
 from harness.backends import te_version
 from harness.corpus import seen_of
-from tests.frontier.known import ISSUES, PINNED, saved
+from tests.frontier.known import ISSUES, SHOWING, saved
 from tests.harness.script_agreement import Ended
 
 if TYPE_CHECKING:
@@ -25,10 +25,11 @@ if TYPE_CHECKING:
     from harness.session import Session
 
 ROOT = Path(__file__).parents[2]
+NEIGHBOURS = sorted({rule.neighbour for issue in ISSUES for rule in issue.rule})
 
 
 def script(name: str) -> str:
-    """Return the script of a pinned case, which is made of what was seen when it was saved."""
+    """Return the script of a saved case, which is made of what was seen when it was saved."""
     case = saved(name)
     return reproducer.script(case.case, case.seen)
 
@@ -38,12 +39,13 @@ def ended(te_session: Session, tmp_path_factory: pytest.TempPathFactory) -> dict
     """Return how each script ended, by the case's name; they share a process, on TE as installed."""
     folder = tmp_path_factory.mktemp("scripts")
     for issue in ISSUES:
-        for name in issue.pinned:
+        for name in issue.cases:
             (folder / f"{name}.py").write_text(script(name))
+    for name in NEIGHBOURS:
         # Nothing was seen of it, so it is judged first, as the command does.
-        neighbour = saved(issue.neighbour).case
+        neighbour = saved(name).case
         text = reproducer.script(neighbour, seen_of(te_session.judge(neighbour)))
-        (folder / f"{issue.neighbour}.py").write_text(text)
+        (folder / f"{name}.py").write_text(text)
     command = [sys.executable, "-m", "tests.harness.script_agreement", str(folder)]
     ran = subprocess.run(  # noqa: S603
         [*command, "--backend", backends.active().name], capture_output=True, text=True, cwd=ROOT, check=True
@@ -51,10 +53,8 @@ def ended(te_session: Session, tmp_path_factory: pytest.TempPathFactory) -> dict
     return {name: Ended(*end) for name, end in json.loads(ran.stdout).items()}
 
 
-@pytest.mark.parametrize(("issue", "name"), PINNED)
-def test_the_script_of_a_pinned_case_shows_its_fault(
-    ended: dict[str, Ended], issue: Issue, name: str
-) -> None:
+@pytest.mark.parametrize(("issue", "name"), SHOWING)
+def test_the_script_of_a_case_shows_its_fault(ended: dict[str, Ended], issue: Issue, name: str) -> None:
     if not issue.affects(te_version()):
         pytest.skip(f"TE {te_version()} has no such fault")
     assert ended[name].code == 1, ended[name].output
@@ -63,16 +63,16 @@ def test_the_script_of_a_pinned_case_shows_its_fault(
     assert "Traceback" not in ended[name].output
 
 
-@pytest.mark.parametrize(("issue", "name"), PINNED)
-def test_the_script_of_a_pinned_case_is_short(issue: Issue, name: str) -> None:  # noqa: ARG001
+@pytest.mark.parametrize("name", sorted({name for issue in ISSUES for name in issue.pinned}))
+def test_the_script_of_a_pinned_case_is_short(name: str) -> None:
     lines = script(name).splitlines()
     assert len(lines) <= reproducer.MOST_LINES
     assert max(map(len, lines)) <= 110
 
 
-@pytest.mark.parametrize("issue", ISSUES, ids=lambda issue: issue.id)
-def test_the_script_of_a_neighbouring_case_shows_none(ended: dict[str, Ended], issue: Issue) -> None:
-    assert ended[issue.neighbour].code == 0, ended[issue.neighbour].output
+@pytest.mark.parametrize("name", NEIGHBOURS)
+def test_the_script_of_a_neighbouring_case_shows_none(ended: dict[str, Ended], name: str) -> None:
+    assert ended[name].code == 0, ended[name].output
 
 
 def test_each_known_issue_is_told_among_the_findings_with_the_script_of_the_case_named() -> None:

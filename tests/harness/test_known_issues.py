@@ -17,12 +17,12 @@ id = "nested"
 sentence = "Nested regions leave snapshots."
 mechanism = "pytorch/distributed.py:activation_recompute_forward.__exit__"
 releases = ["2.5.0", "2.20.2"]
-pinned = []
-neighbour = ""
 
 [[issue.rule]]
 features = ["nested regions"]
 oracles = ["FIFO drained", "FP8 state"]
+pinned = []
+neighbour = ""
 """
 PLAIN = c.Case(graph=c.Autocast(c.Region(c.Linear())), schedule=(c.Forward(), c.Backward()))
 NESTED = c.Case(graph=c.Autocast(c.Region(c.Region(c.Linear()))), schedule=(c.Forward(), c.Backward()))
