@@ -14,7 +14,14 @@ import transformer_engine.pytorch as te
 
 from harness import case as c
 from harness.api import Context, autocast, quantized_init, recipe_class
-from harness.containers import ContextModule, DiscardModule, ResidualModule, ReuseModule, SumModule
+from harness.containers import (
+    ContextModule,
+    DiscardModule,
+    ResidualModule,
+    ReuseModule,
+    SumModule,
+    TwinModule,
+)
 from harness.grad_modes import GRAD_MODES
 from harness.leaves import make_leaf
 from harness.region import RegionModule
@@ -36,6 +43,7 @@ class Model:
         """What autocasts entered from now on have, unless they have one of their own."""
         self.tracker = _rng_tracker(case.seed) if case.rng_tracker else None
         self.leaves: list[torch.nn.Module] = []
+        self.twins: list[TwinModule] = []
         self.regions: list[RegionModule] = []
         self.meant_delayed: list[bool | None] = []
         """Of each leaf, whether by the case it runs under delayed scaling; None where that may change."""
@@ -69,10 +77,20 @@ class Model:
         finally:
             self.first_microbatch = around
 
-    def deep_copy(self) -> None:
-        """Replace every leaf by a deep copy of its own."""
+    def deep_copy(self, *, beside: bool) -> None:
+        """Replace every leaf by a deep copy of its own; or make the twins ``beside`` them anew."""
         for region in self.regions:
             region.unwatch()
+        if beside:
+            for twin in self.twins:
+                twin.module = copy.deepcopy(self.leaves[twin.source])
+        else:
+            self._replace_leaves()
+        for region in self.regions:
+            region.watch()
+        self.parameters = list(self.root.named_parameters())
+
+    def _replace_leaves(self) -> None:
         copies = {id(leaf): copy.deepcopy(leaf) for leaf in self.leaves}
         for parent in list(self.root.modules()):
             for name, child in parent.named_children():
@@ -80,15 +98,14 @@ class Model:
                     setattr(parent, name, copies[id(child)])
         self.root = copies.get(id(self.root), self.root)
         self.leaves = [copies[id(leaf)] for leaf in self.leaves]
-        for region in self.regions:
-            region.watch()
-        self.parameters = list(self.root.named_parameters())
 
     def _build(self, node: c.Node) -> torch.nn.Module:
         if isinstance(node, c.Module):
             return self._leaf(node)
         if isinstance(node, c.Reuse):
             return self._reuse(node)
+        if isinstance(node, c.Twin):
+            return self._twin(node)
         if isinstance(node, c.Chain):
             return torch.nn.Sequential(*[self._build(child) for child in node.nodes])
         if isinstance(node, c.Sum):
@@ -115,8 +132,9 @@ class Model:
         number = len(self.regions)
         self.regions.append(None)  # type: ignore[arg-type] # holds the place: regions below come after
         body = self._build(node.body)
-        if body in self.leaves and any(isinstance(below, c.Reuse) for below in c.walk(self.case.graph)):
-            # Where the module is called from elsewhere too, its calls are not the region's.
+        shared = any(isinstance(below, c.Reuse | c.Twin) for below in c.walk(self.case.graph))
+        if body in self.leaves and shared:
+            # Calls of the module from elsewhere, or of a copy with its hooks, are not the region's.
             body = torch.nn.Sequential(body)
         self.regions[number] = RegionModule(node, number, body, self.device)
         return self.regions[number]
@@ -130,6 +148,10 @@ class Model:
         self.leaves.append(leaf)
         self.meant_delayed.append(self._is_delayed_here())
         return leaf
+
+    def _twin(self, node: c.Twin) -> torch.nn.Module:
+        self.twins.append(TwinModule(node.module, copy.deepcopy(self.leaves[node.module])))
+        return self.twins[-1]
 
     def _reuse(self, node: c.Reuse) -> torch.nn.Module:
         if self.meant_delayed[node.module] != self._is_delayed_here():

@@ -46,6 +46,7 @@ from harness.nodes import (
     TorchLayerNorm,
     TorchLinear,
     TransformerLayer,
+    Twin,
 )  # fmt: skip
 from harness.plain_data import Data
 from harness.recipe import CurrentScaling, DelayedScaling, HighPrecision, Recipe
@@ -72,7 +73,8 @@ __all__ = [
     "LayerNormMLP", "Leaf", "Linear", "LoadState", "Module", "MultiheadAttention", "Node", "Normalization",
     "OpenAutocast", "OpsLinear", "OptimizerStep", "RMSNorm", "Recipe", "Region", "Residual", "Reuse",
     "SaveState", "SetMode", "SetRecipe", "Step", "Sum", "TorchDropout", "TorchGELU", "TorchLayerNorm",
-    "TorchLinear", "TransformerLayer", "children", "encode", "modules", "plain", "regions", "walk",
+    "TorchLinear", "TransformerLayer", "Twin", "children", "encode", "modules", "plain", "regions", "twins",
+    "walk",
 ]  # fmt: skip
 
 SCHEMA = 1
@@ -161,6 +163,11 @@ def walk(node: Node) -> list[Node]:
 def modules(case: Case) -> list[Leaf]:
     """Return the modules of a case; a module's number is its place in this list."""
     return [node for node in walk(case.graph) if isinstance(node, Module)]
+
+
+def twins(case: Case) -> list[Twin]:
+    """Return the twins of a case, in the order in which they run."""
+    return [node for node in walk(case.graph) if isinstance(node, Twin)]
 
 
 def regions(case: Case) -> list[Region]:

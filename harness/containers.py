@@ -71,6 +71,20 @@ class DiscardModule(torch.nn.Module):
         return x
 
 
+class TwinModule(torch.nn.Module):
+    """A deep copy of the leaf with this number, called in its place; ``module`` may be put in anew."""
+
+    def __init__(self, source: int, module: torch.nn.Module) -> None:
+        super().__init__()
+        self.source = source
+        self.module = module
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Map [..., width] to the same shape."""
+        out: torch.Tensor = self.module(x)
+        return out
+
+
 class ReuseModule(torch.nn.Module):
     """A module that stands elsewhere in the graph, called once more."""
 

@@ -168,7 +168,7 @@ class Run:
                 self._load_state(extra=step.extra)
             case c.DeepCopy():
                 self._recorder.unwatch()
-                self._model.deep_copy()
+                self._model.deep_copy(beside=step.beside)
                 self._recorder.watch(self._model)
                 self._optimizer = None
 

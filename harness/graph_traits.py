@@ -190,7 +190,7 @@ def _has_frozen_start(case: c.Case) -> bool:
 def _modules_in(region: c.Region) -> Iterator[Above]:
     """Yield what stands above each module of a region, inside it, whose result is not dropped."""
     for node, above in with_parents(region.body):
-        if isinstance(node, c.Module | c.Reuse) and not any(isinstance(n, c.Discard) for n in above):
+        if isinstance(node, c.Module | c.Reuse | c.Twin) and not any(isinstance(n, c.Discard) for n in above):
             yield above
 
 
@@ -263,6 +263,22 @@ def _is_used_twice_in(case: c.Case, *, reentrant: bool) -> bool:
     )
 
 
+def _is_beside_its_copy(case: c.Case, *, in_regions: bool) -> bool:
+    """Tell whether a module and its deep copy both stand in regions, or do not."""
+    if not any(isinstance(step, c.DeepCopy) and step.beside for step in case.schedule):
+        return False
+    checkpointed: list[bool] = []
+    found = []
+    for node, above in with_parents(case.graph):
+        if isinstance(node, c.Module):
+            checkpointed.append(bool(enclosing(above)))
+        elif isinstance(node, c.Reuse):
+            checkpointed[node.module] |= bool(enclosing(above))
+        elif isinstance(node, c.Twin):
+            found.append((node.module, bool(enclosing(above))))
+    return any((checkpointed[source] and inside) == in_regions for source, inside in found)
+
+
 def _is_used_in_inference_mode_and_not(case: c.Case) -> bool:
     return any(
         len(
@@ -320,6 +336,8 @@ TRAITS: Final[dict[str, Callable[[c.Case], bool]]] = {
     "module used in two regions": lambda case: _is_used_in(case, regions=2, outside=False),
     "module used in a region and outside": lambda case: _is_used_in(case, regions=1, outside=True),
     "module used twice outside regions": lambda case: _is_used_in(case, regions=0, outside=True),
+    "module and its deep copy in regions": lambda case: _is_beside_its_copy(case, in_regions=True),
+    "deep copy beside its module": lambda case: _is_beside_its_copy(case, in_regions=False),
     "module used in inference mode and outside": _is_used_in_inference_mode_and_not,
     "module used with FP8 and without": _is_used_with_fp8_and_without,
     "tracked dropout in a region": _tracks_dropout_in_a_region,

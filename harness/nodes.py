@@ -153,6 +153,15 @@ class Reuse(Data, frozen=True, tag="Reuse"):
     module: int
 
 
+class Twin(Data, frozen=True, tag="Twin"):
+    """A deep copy of the module with this number, which comes earlier in the graph, as of a target network.
+
+    It is made with the model, and made anew by ``DeepCopy(beside=True)``. A module has one at most.
+    """
+
+    module: int
+
+
 class GradMode(Data, frozen=True, tag="GradMode"):
     """The body under a grad mode.
 
@@ -206,4 +215,4 @@ Leaf: TypeAlias = (
     Linear | LayerNormLinear | LayerNormMLP | GroupedLinear | LayerNorm | RMSNorm | MultiheadAttention
     | TransformerLayer | OpsLinear | TorchLinear | TorchLayerNorm | TorchGELU | TorchDropout
 )  # fmt: skip
-Node: TypeAlias = Leaf | Reuse | Chain | Residual | Sum | Autocast | GradMode | Discard | Region
+Node: TypeAlias = Leaf | Reuse | Twin | Chain | Residual | Sum | Autocast | GradMode | Discard | Region

@@ -178,8 +178,8 @@ def _numbers(nodes: list[c.Node], gone: Sequence[int], kind: type[c.Module | c.R
 def _with_uses(graph: c.Node, modules: dict[int, int]) -> c.Node:
     """Return a graph whose further uses of modules have their new numbers."""
     for place, node in enumerate(c.walk(graph)):
-        if isinstance(node, c.Reuse):
-            graph = _with_node(graph, place, c.Reuse(modules.get(node.module, -1)))
+        if isinstance(node, c.Reuse | c.Twin):
+            graph = _with_node(graph, place, type(node)(modules.get(node.module, -1)))
     return graph
 
 

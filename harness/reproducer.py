@@ -46,8 +46,12 @@ def script(case: c.Case, seen: Seen) -> str:
 def _written(case: c.Case, check: Check) -> list[str]:
     body = _Script(_up_to(case, check.iteration), check).lines()
     gap = [""] if body[0].startswith(("def ", "class ")) else []
-    told = comment(describe(case, recipe=False))
-    return folded([*told, "", *head(environment(case), body), *gap, *body])
+    told = describe(case, recipe=False)
+    rest = folded(["", *head(environment(case), body), *gap, *body])
+    if len(comment(told)) + len(rest) > MOST_LINES:
+        # The steps can be read below.
+        told = told.partition(";")[0].removesuffix(".") + "."
+    return [*comment(told), *rest]
 
 
 def _up_to_error(case: c.Case, check: Check, seen: Seen) -> c.Case:

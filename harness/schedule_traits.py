@@ -66,10 +66,10 @@ def _tells_microbatch_to_recomputing(case: c.Case) -> bool:
 
 
 def _infers_first(case: c.Case) -> bool:
-    """Tell whether the first that runs, of all or with another recipe, runs in inference mode."""
+    """Tell whether the first that runs, of all, with another recipe or of a copy, runs in inference mode."""
     first = True
     for step in case.schedule:
-        if isinstance(step, c.SetRecipe):
+        if isinstance(step, c.SetRecipe) or (isinstance(step, c.DeepCopy) and step.beside):
             first = True
         elif isinstance(step, c.Forward | c.Evaluate):
             if first and isinstance(step, c.Evaluate) and step.mode == "inference_mode":
@@ -93,7 +93,7 @@ TRAITS: Final[dict[str, Callable[[c.Case], bool]]] = {
     "recipe changed while a graph is pending": _changes_recipe_amid,
     "state loaded": _any(lambda step: isinstance(step, c.LoadState) and not step.extra),
     "extra state loaded while a graph is pending": _amid(c.LoadState),
-    "modules deep-copied": _any(lambda step: isinstance(step, c.DeepCopy)),
+    "modules deep-copied": _any(lambda step: isinstance(step, c.DeepCopy) and not step.beside),
     "region raising in a forward": _any(lambda step: isinstance(step, c.Forward) and step.fails is not None),
     "region raising in a backward": _any_backward(lambda step: step.fails is not None),
     "first microbatches told": _any(

@@ -215,13 +215,16 @@ def _holder(name: str, path: str) -> str:
 
 
 def _paths(case: c.Case) -> list[str]:
-    """Return where each module lies in a run's model (``harness.build``)."""
-    reuses = any(isinstance(node, c.Reuse) for node in c.walk(case.graph))
+    """Return where each module, and then each twin, lies in a run's model (``harness.build``)."""
+    shared = any(isinstance(node, c.Reuse | c.Twin) for node in c.walk(case.graph))
     paths: list[str] = []
+    twins: list[str] = []
 
     def walk(node: c.Node, path: tuple[str, ...]) -> None:
         if isinstance(node, c.Module):
             paths.append(".".join((*path, "grouped") if isinstance(node, c.GroupedLinear) else path))
+        elif isinstance(node, c.Twin):
+            twins.append(".".join((*path, "module")))
         for number, child in enumerate(c.children(node)):
             walk(child, (*path, *_step(node, number)))
 
@@ -233,11 +236,11 @@ def _paths(case: c.Case) -> list[str]:
         if not isinstance(node, c.Region):
             return ["body"]
         wrapped = (node.gain is not None) + (node.given != "once") + (node.results == "tuple")
-        alone = isinstance(node.body, c.Module) and reuses
+        alone = isinstance(node.body, c.Module) and shared
         return ["body"] * (1 + wrapped) + ["0"] * alone
 
     walk(case.graph, ())
-    return paths
+    return paths + twins
 
 
 _STATES: Final[dict[str, tuple[str, str, bool]]] = {

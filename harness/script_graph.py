@@ -30,7 +30,7 @@ _LONGEST_EXPRESSION: Final = 64
 class Place:
     """A node where it stands: the number of its module or region, and the places below.
 
-    One node of a case may stand in several places.
+    Twins are numbered after the modules. One node of a case may stand in several places.
     """
 
     node: c.Node
@@ -40,9 +40,9 @@ class Place:
 
 def places(graph: c.Node) -> Place:
     """Return the place of a graph's root."""
-    counts = {c.Module: 0, c.Region: 0}
+    counts = {c.Module: 0, c.Region: 0, c.Twin: sum(isinstance(node, c.Module) for node in c.walk(graph))}
 
-    def counted(kind: type[c.Module] | type[c.Region]) -> int:
+    def counted(kind: type[c.Module] | type[c.Region] | type[c.Twin]) -> int:
         counts[kind] += 1
         return counts[kind] - 1
 
@@ -52,6 +52,8 @@ def places(graph: c.Node) -> Place:
             number = counted(c.Module)
         elif isinstance(node, c.Region):
             number = counted(c.Region)
+        elif isinstance(node, c.Twin):
+            number = counted(c.Twin)
         elif isinstance(node, c.Reuse):
             number = node.module
         return Place(node, number, tuple(placed(child) for child in c.children(node)))
@@ -96,7 +98,8 @@ class GraphWriter:
         self._case = case
         self._names = names
         self._recompute = recompute
-        self._leaves = c.modules(case)
+        modules = c.modules(case)
+        self._leaves = [*modules, *(modules[twin.module] for twin in c.twins(case))]
         self._flat = not any(isinstance(leaf, ATTENDING) for leaf in self._leaves)
         self._microbatched = any(
             isinstance(step, c.Forward) and step.first_microbatch is not None for step in case.schedule
@@ -142,7 +145,7 @@ class GraphWriter:
         node = place.node
         if not x.isidentifier() and self._reads(place) > 1:
             return None
-        if isinstance(node, c.Module | c.Reuse):
+        if isinstance(node, c.Module | c.Reuse | c.Twin):
             return self._leaf_call(place, x)
         if isinstance(node, c.Region):
             return self.regions.expression(place, x)
@@ -179,7 +182,7 @@ class GraphWriter:
         node = place.node
         if isinstance(node, c.Chain):
             return self._reads(place.below[0]) if place.below else 1
-        if isinstance(node, c.Module | c.Reuse):
+        if isinstance(node, c.Module | c.Reuse | c.Twin):
             return 2 if self.leaf(place) is None else 1
         return uses(place) if isinstance(node, c.Region | c.Sum) else 2
 

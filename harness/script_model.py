@@ -59,6 +59,8 @@ class ModelWriter:
                 return [f"saved = copy.deepcopy({self.name}.state_dict())"]
             case c.LoadState() if step.extra:
                 return self._load_extra(saved=saved)
+            case c.DeepCopy() if step.beside:
+                return self._copied_beside()
             case c.LoadState():
                 state = "saved" if saved else f"copy.deepcopy({self.name}.state_dict())"
                 return [f"{self.name}.load_state_dict({state})"]
@@ -68,6 +70,13 @@ class ModelWriter:
     def _copied(self) -> list[str]:
         lines = [f"{self.name} = copy.deepcopy({self.name})"]
         return lines if len(self.names) == 1 else [*lines, f"{listed(self.names)} = {self.name}.values()"]
+
+    def _copied_beside(self) -> list[str]:
+        copies = zip(self.names[len(self._leaves) :], c.twins(self._case), strict=True)
+        return [
+            f'{self.name}["{name}"] = {name} = copy.deepcopy({self.names[twin.module]})'
+            for name, twin in copies
+        ]
 
     def _load_extra(self, *, saved: bool) -> list[str]:
         (first, *others) = self._leaves

@@ -42,21 +42,23 @@ HOST_DROPOUT: Final = [
 
 
 def variables(case: c.Case) -> list[str]:
-    """Return a name for each module of a case."""
+    """Return a name for each module of a case, and then for each twin."""
     kinds = [_NAMES[type(leaf)] for leaf in c.modules(case)]
     counts, seen = Counter(kinds), Counter[str]()
     names = []
     for kind in kinds:
         seen[kind] += 1
         names.append(kind if counts[kind] == 1 else f"{kind}{seen[kind]}")
-    return names
+    return names + [f"{names[twin.module]}_copy" for twin in c.twins(case)]
 
 
 def constructions(case: c.Case, names: Sequence[str], recompute: str) -> list[str]:
     """Return the lines that make the modules; ``recompute`` is an expression: whether they may recompute."""
     lines = [
-        f"{name} = {_made(case, leaf, recompute)}" for name, leaf in zip(names, c.modules(case), strict=True)
+        f"{name} = {_made(case, leaf, recompute)}" for name, leaf in zip(names, c.modules(case), strict=False)
     ]
+    copies = zip(names[len(lines) :], c.twins(case), strict=True)
+    lines += [f"{name} = copy.deepcopy({names[twin.module]})" for name, twin in copies]
     if case.quantized_parameters:
         lines = ["with te.quantized_model_init(recipe=recipe):", *indented(lines)]
     if case.rng_tracker:

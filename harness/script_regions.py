@@ -270,7 +270,7 @@ def _region(place: Place) -> c.Region:
 
 
 def _is_leaf(place: Place) -> bool:
-    return isinstance(place.node, c.Module | c.Reuse)
+    return isinstance(place.node, c.Module | c.Reuse | c.Twin)
 
 
 def _regions(place: Place, *, added: bool = False) -> Iterator[tuple[Place, bool]]:

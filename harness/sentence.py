@@ -43,6 +43,8 @@ def _node(node: c.Node) -> str:
         return f"{_part(node.body)} whose result is dropped"
     if isinstance(node, c.Reuse):
         return f"module {node.module} again"
+    if isinstance(node, c.Twin):
+        return f"a copy of module {node.module}"
     return _module(node) if isinstance(node, c.Module) else _wrapped(node)
 
 
@@ -61,8 +63,8 @@ def _wrapped(node: c.Autocast | c.GradMode | c.Region) -> str:
 
 
 def _part(node: c.Node) -> str:
-    """Name a node inside another: in brackets unless it is a single module."""
-    return _node(node) if isinstance(node, c.Module) else f"[{_node(node)}]"
+    """Name a node inside another: in brackets unless it is a single module or a copy of one."""
+    return _node(node) if isinstance(node, c.Module | c.Twin) else f"[{_node(node)}]"
 
 
 def _module(node: c.Leaf) -> str:
@@ -166,6 +168,8 @@ def _told(step: c.Step) -> list[str]:
             "a graph retained": step.retain,
             f"region {step.fails} raising in a backward": step.fails is not None,
         }
+    elif isinstance(step, c.DeepCopy):
+        named = {"a copy made anew" if step.beside else "the modules deep-copied": True}
     else:
         named = {_EVENTS.get(type(step), ""): type(step) in _EVENTS}
     return [what for what, holds in named.items() if holds]
@@ -177,7 +181,6 @@ _EVENTS: dict[type[c.Step], str] = {
     c.SetRecipe: "the recipe changed",
     c.SaveState: "the state saved",
     c.LoadState: "the state loaded",
-    c.DeepCopy: "the modules deep-copied",
 }
 
 

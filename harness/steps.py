@@ -90,7 +90,9 @@ class LoadState(Data, frozen=True, tag="LoadState"):
 
 
 class DeepCopy(Data, frozen=True, tag="DeepCopy"):
-    """Every module is replaced by its ``copy.deepcopy``."""
+    """Every module is replaced by its ``copy.deepcopy``; or, ``beside`` them, the twins are made anew."""
+
+    beside: bool = False
 
 
 Step: TypeAlias = (

@@ -153,14 +153,19 @@ def _change(step: c.Step) -> int:
 
 
 def _check_reuse(graph: c.Node) -> None:
-    """Check that what is used once more comes earlier."""
+    """Check that what is used once more, or copied, comes earlier, and is copied once."""
     earlier = 0
+    copied: set[int] = set()
     for place, node in enumerate(c.walk(graph)):
         where = f"node {place} of the graph ({type(node).__name__})"
         if isinstance(node, c.Module):
             earlier += 1
-        elif isinstance(node, c.Reuse) and not 0 <= node.module < earlier:
+        elif isinstance(node, c.Reuse | c.Twin) and not 0 <= node.module < earlier:
             raise _invalid(f"{where}: there is no module {node.module} before it, but {earlier} of them")
+        elif isinstance(node, c.Twin):
+            if node.module in copied:
+                raise _invalid(f"{where}: module {node.module} has a twin before it")
+            copied.add(node.module)
 
 
 def _check_gain(gain: c.Gain, where: str) -> None:
@@ -215,7 +220,9 @@ def _check_schedule(case: c.Case) -> None:
 
 
 def _replaces_parameters(step: c.Step) -> bool:
-    return isinstance(step, c.DeepCopy) or (isinstance(step, c.LoadState) and not step.extra)
+    return (isinstance(step, c.DeepCopy) and not step.beside) or (
+        isinstance(step, c.LoadState) and not step.extra
+    )
 
 
 def _check_autocasts(schedule: tuple[c.Step, ...]) -> None:

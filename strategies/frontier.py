@@ -29,7 +29,7 @@ TWISTS: Final[tuple[Twist, ...]] = (
     graph.opened_inside, graph.without_gradient, graph.saving_nothing, graph.with_result_dropped,
     graph.changed_in_place, graph.with_recipe_of_its_own, graph.under_another_checkpoint, graph.given_more,
     graph.without_te_modules, graph.evaluated_with_gradients, graph.tracked_dropout,
-    graph.recomputing_under_torch_autocast, graph.reused, graph.inferred_first,
+    graph.recomputing_under_torch_autocast, graph.reused, graph.with_copy_beside, graph.inferred_first,
     schedule.abandoned, schedule.out_of_order, schedule.joined,
     schedule.evaluated_amid, schedule.in_one_autocast, schedule.with_recipe_changed,
     schedule.with_state_loaded, schedule.with_extra_state_loaded_amid, schedule.deep_copied,

@@ -8,8 +8,18 @@ import msgspec
 from hypothesis import strategies as st
 
 from harness import case as c
+from harness.validity import pending_after
 from strategies.regions import Function, is_recognised, torch_linears_recomputed_together
-from strategies.trees import appended, begun, ended, mapped, with_body, with_region, without_switches
+from strategies.trees import (
+    appended,
+    begun,
+    ended,
+    mapped,
+    with_body,
+    with_region,
+    with_steps,
+    without_switches,
+)
 
 _FLAGS: Final = st.sampled_from([True, False])
 _FP8_MODULES: Final[list[c.Leaf]] = [c.Linear(), c.LayerNormLinear(), c.LayerNormMLP(), c.GroupedLinear()]
@@ -196,11 +206,7 @@ def reused(draw: st.DrawFn, case: c.Case) -> c.Case:
     one by one, and directly in another order.
     """
     case = _one_by_one(case)
-    numbers = [
-        number
-        for number, leaf in enumerate(c.modules(case))
-        if type(leaf) in _REUSABLE and not leaf.frozen and not getattr(leaf, "recompute", False)
-    ]
+    numbers = _reusable(case)
     own = any(isinstance(node, c.Autocast) and node.recipe is not None for node in c.walk(case.graph))
     if not numbers or own:
         # TE refuses a module two lengths of histories, with and without a checkpoint.
@@ -213,6 +219,35 @@ def reused(draw: st.DrawFn, case: c.Case) -> c.Case:
     module = draw(st.sampled_from(_FP8_MODULES))
     twice = c.Chain((module, c.Reuse(len(c.modules(case)))))
     return ended(case, c.Autocast(c.Region(twice, use_reentrant=draw(_FLAGS))))
+
+
+@st.composite
+def with_copy_beside(draw: st.DrawFn, case: c.Case) -> c.Case:
+    """End with a deep copy of a module, made anew between two steps, in a region of its own or outside.
+
+    Without a tracker: its generators, which the modules hold, cannot be copied.
+    """
+    case = _one_by_one(msgspec.structs.replace(case, rng_tracker=False))
+    numbers = _reusable(case)
+    if not numbers:
+        case = ended(case, c.Autocast(c.Region(c.Linear())))
+        numbers = [len(c.modules(case)) - 1]
+    twin = c.Twin(draw(st.sampled_from(numbers)))
+    places: list[c.Node] = [c.Region(twin), c.Region(twin, use_reentrant=False), twin]
+    case = ended(case, c.Autocast(draw(st.sampled_from(places))))
+    pending = [0, *pending_after(case.schedule)]
+    moment = draw(st.sampled_from([place for place, count in enumerate(pending) if not count]))
+    steps = (c.Forward(8.0), c.Backward(), c.Forward(), c.Backward())
+    return with_steps(with_steps(case, c.DeepCopy(beside=True), place=moment), *steps)
+
+
+def _reusable(case: c.Case) -> list[int]:
+    """Return the numbers of the modules that may be used, or copied, for another place."""
+    return [
+        number
+        for number, leaf in enumerate(c.modules(case))
+        if type(leaf) in _REUSABLE and not leaf.frozen and not getattr(leaf, "recompute", False)
+    ]
 
 
 def _one_by_one(case: c.Case) -> c.Case:

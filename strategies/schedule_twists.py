@@ -212,9 +212,10 @@ def raising(draw: st.DrawFn, case: c.Case) -> c.Case:
 def in_microbatches(draw: st.DrawFn, case: c.Case) -> c.Case:
     """End with a step of three microbatches, the first of which is told from the others.
 
-    No module is used twice: both uses would write to one cached weight, with and without a checkpoint.
+    No module is used twice: both uses would write to one cached weight, with and without a checkpoint. Nor is
+    one copied, which has no weight in its cache when it is told that its microbatch is not the first.
     """
-    graph = mapped(case.graph, lambda node: c.Linear() if isinstance(node, c.Reuse) else node)
+    graph = mapped(case.graph, lambda node: c.Linear() if isinstance(node, c.Reuse | c.Twin) else node)
     case = msgspec.structs.replace(without_switches(case), graph=graph)
     if draw(st.sampled_from([False, True])):
         case = ended(case, c.Autocast(c.LayerNormMLP(recompute=True)))

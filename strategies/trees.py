@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def mapped(node: c.Node, change: Callable[[c.Node], c.Node]) -> c.Node:
     """Return the graph with every node changed, the lower ones first."""
-    if isinstance(node, c.Module | c.Reuse):
+    if isinstance(node, c.Module | c.Reuse | c.Twin):
         return change(node)
     if isinstance(node, c.Chain):
         return change(c.Chain(tuple(mapped(child, change) for child in node.nodes)))

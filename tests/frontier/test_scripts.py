@@ -83,3 +83,4 @@ def test_each_known_issue_is_told_among_the_findings_with_the_script_of_the_case
         assert named[issue.id] in issue.pinned
         assert (ROOT / "findings" / f"{issue.id}.py").read_text() == script(named[issue.id])
         assert f"{issue.releases[0]} to {issue.releases[1]}" in told
+        assert f"- Upstream: {issue.upstream or 'none found'}." in " ".join(told.split())

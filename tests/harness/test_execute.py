@@ -169,6 +169,24 @@ def test_deep_copied_modules_go_on_with_the_same_names_and_state(te_session: Ses
     assert copied.tensors.keys() == kept.tensors.keys()
 
 
+def test_a_twin_is_a_copy_of_its_original_as_that_was_when_it_was_made(te_session: Session) -> None:
+    graph = c.Chain((c.TorchLinear(), c.Twin(0)))
+    steps = (*ONCE, c.OptimizerStep(), c.DeepCopy(beside=True), c.OptimizerStep(), *ONCE)
+    tensors = direct(te_session, c.Case(graph=graph, schedule=steps)).tensors
+    names = {key.name for key in tensors if key.quantity == "parameter gradient"}
+    assert names == {"0.weight", "0.bias", "1.module.weight", "1.module.bias"}
+
+    def output(*before: c.Step) -> torch.Tensor:
+        case = c.Case(graph=graph, schedule=(*ONCE, *before, c.Evaluate()))
+        found = direct(te_session, case).tensors[TensorKey("output", 1)]
+        assert found is not None
+        return found
+
+    # Trained apart, a module and its twin differ; copied anew, they are one function again.
+    assert not torch.equal(output(c.OptimizerStep()), output(c.OptimizerStep(), c.DeepCopy(beside=True)))
+    assert torch.equal(output(), output(c.DeepCopy(beside=True)))
+
+
 def test_a_loaded_state_is_that_of_when_it_was_saved(te_session: Session) -> None:
     steps = (c.SaveState(), *ONCE, c.OptimizerStep(), c.LoadState(), c.Evaluate())
     loaded = direct(te_session, c.Case(graph=c.TorchLinear(), schedule=steps))

@@ -31,7 +31,7 @@ LARGE = c.Case(
                     use_reentrant=False,
                     gain=c.Gain(2.0, by_keyword=True),
                 ),
-                c.Sum((c.Region(c.Linear(bias=False)), c.Reuse(1), c.TorchDropout(on_cpu=True))),
+                c.Sum((c.Region(c.Linear(bias=False)), c.Reuse(1), c.TorchDropout(on_cpu=True), c.Twin(2))),
             )
         )
     ),
@@ -73,6 +73,7 @@ def test_modules_and_regions_keep_their_numbers_when_others_go() -> None:
     ("wanted", "graph"),
     [
         (lambda case: any(isinstance(n, c.Reuse) for n in c.walk(case.graph)), "Chain"),
+        (lambda case: bool(c.twins(case)), "Sum"),
         (lambda case: any(isinstance(n, c.LayerNormMLP) for n in c.walk(case.graph)), "LayerNormMLP"),
         (lambda case: any(isinstance(n, c.GradMode) for n in c.walk(case.graph)), "GradMode"),
         (lambda case: any(region.gain for region in c.regions(case)), "Region"),

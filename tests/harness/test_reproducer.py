@@ -71,6 +71,10 @@ FAULTY = {
     "result dropped": iterate(c.Autocast(c.Discard(c.Region(c.Linear())))),
     "raising": iterate(LINEAR, c.Forward(fails=0), c.Forward(8.0), c.Backward()),
     "used in two regions": iterate(c.Chain((LINEAR, c.Autocast(c.Region(c.Reuse(0)))))),
+    "copied beside": iterate(
+        c.Autocast(c.Chain((c.Region(c.Linear()), c.Region(c.Twin(0))))),
+        c.Forward(), c.Backward(), c.DeepCopy(beside=True), *2 * (c.Forward(8.0), c.Backward())
+    ),
     "used without FP8": iterate(c.Chain((LINEAR, c.Autocast(c.Reuse(0), enabled=False)))),
     "recipe changed": iterate(
         LINEAR, TWO[0], c.SetRecipe(c.CurrentScaling()), TWO[1], c.Backward(), c.Backward()
@@ -97,6 +101,7 @@ RAISING = {
 """Faults that show once a recompute has raised; their scripts may be longer."""
 
 SOUND = {
+    "copied in time": iterate(c.Autocast(c.Chain((c.Region(c.Linear()), c.Region(c.Twin(0))))), *AGAIN),
     "recomputing under torch autocast": iterate(c.Autocast(RECOMPUTING), *AGAIN, torch_autocast=True),
     "plain": iterate(LINEAR),
     "repeated": iterate(LINEAR, *AGAIN),

@@ -101,6 +101,12 @@ def case(graph: c.Node = PLAIN.graph, schedule: tuple[c.Step, ...] = ONCE, **fie
         (case(c.GroupedLinear(groups=2)), "2 groups need rows to be 32, got 16"),
         (case(c.Region(c.Linear(), gain=c.Gain(0.0))), "a gain is finite and not zero"),
         (case(c.Region(c.Linear(), gain=c.Gain(float("inf")))), "a gain is finite"),
+        (
+            case(c.Chain((c.Twin(0), c.Linear()))),
+            "node 1 of the graph (Twin): there is no module 0 before it",
+        ),
+        (case(c.Chain((c.Linear(), c.Twin(0), c.Twin(0)))), "(Twin): module 0 has a twin before it"),
+        (case(schedule=(c.Forward(), c.DeepCopy(), c.Backward())), "$.schedule[1]: a forward is pending"),
         (case(schedule=()), "nothing would run"),
         (case(schedule=(c.OptimizerStep(),)), "nothing would run"),
         (case(schedule=(c.Backward(),)), "$.schedule[0]: a backward without a forward"),
