@@ -53,7 +53,9 @@ def nested(draw: st.DrawFn, case: c.Case) -> c.Case:
 
 @st.composite
 def with_operation(draw: st.DrawFn, case: c.Case) -> c.Case:
-    """Put an operation of ``te.ops`` after the body of a region, in an autocast of its own."""
+    """Put an operation of ``te.ops`` into a region of its own, or in an autocast into one with others."""
+    if draw(_FLAGS):
+        return ended(case, c.Autocast(c.Region(c.OpsLinear(), use_reentrant=draw(_FLAGS))))
     return appended(case, draw(_region_numbers(case)), c.Autocast(c.OpsLinear()))
 
 
@@ -218,7 +220,8 @@ def reused(draw: st.DrawFn, case: c.Case) -> c.Case:
         return ended(case, c.Autocast(draw(st.sampled_from(elsewhere)), enabled=draw(_FLAGS)))
     module = draw(st.sampled_from(_FP8_MODULES))
     twice = c.Chain((module, c.Reuse(len(c.modules(case)))))
-    return ended(case, c.Autocast(c.Region(twice, use_reentrant=draw(_FLAGS))))
+    places: list[c.Node] = [c.Region(twice), c.Region(twice, use_reentrant=False), twice]
+    return ended(case, c.Autocast(draw(st.sampled_from(places))))
 
 
 @st.composite

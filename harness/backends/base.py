@@ -52,6 +52,10 @@ class Backend(ABC):
     def memory_held(self) -> int:
         """Return the bytes that live tensors hold."""
 
+    def footprint(self, tensor: torch.Tensor) -> int:
+        """Return how much a tensor with memory of its own adds to ``memory_held``."""
+        return tensor.untyped_storage().nbytes()
+
     def rng_states(self) -> tuple[torch.Tensor, ...]:
         """Return the state of the CPU's generator and of the device's, as bytes."""
         return torch.get_rng_state(), torch.cuda.get_rng_state()
