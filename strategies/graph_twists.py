@@ -209,9 +209,7 @@ def reused(draw: st.DrawFn, case: c.Case) -> c.Case:
     """
     case = _one_by_one(case)
     numbers = _reusable(case)
-    own = any(isinstance(node, c.Autocast) and node.recipe is not None for node in c.walk(case.graph))
-    if not numbers or own:
-        # TE refuses a module two lengths of histories, with and without a checkpoint.
+    if not numbers:
         case = ended(case, c.Autocast(c.Region(c.Linear())))
         numbers = [len(c.modules(case)) - 1]
     if draw(_FLAGS):
@@ -245,7 +243,13 @@ def with_copy_beside(draw: st.DrawFn, case: c.Case) -> c.Case:
 
 
 def _reusable(case: c.Case) -> list[int]:
-    """Return the numbers of the modules that may be used, or copied, for another place."""
+    """Return the numbers of the modules that may be used, or copied, for another place.
+
+    Where a part has a recipe of its own there are none: TE refuses a module histories of two lengths, with
+    and without a checkpoint.
+    """
+    if any(isinstance(node, c.Autocast) and node.recipe is not None for node in c.walk(case.graph)):
+        return []
     return [
         number
         for number, leaf in enumerate(c.modules(case))
