@@ -71,9 +71,12 @@ def _infers_first(case: c.Case) -> bool:
     for step in case.schedule:
         if isinstance(step, c.SetRecipe) or (isinstance(step, c.DeepCopy) and step.beside):
             first = True
-        elif isinstance(step, c.Forward | c.Evaluate):
-            if first and isinstance(step, c.Evaluate) and step.mode == "inference_mode":
+        elif isinstance(step, c.Evaluate):
+            if first and step.mode == "inference_mode":
                 return True
+            first = False
+        elif isinstance(step, c.Forward) and step.fails is None:
+            # One that fails may not have come to every module.
             first = False
     return False
 
