@@ -19,6 +19,7 @@ from harness import (
     bisect_command,
     explain_command,
     known_issues_commands,
+    minimize_command,
     museum_commands,
     mutant_commands,
     reproduce_command,
@@ -299,6 +300,7 @@ def compare(first: Path, second: Path) -> int:
 main.add_command(bisect_command.bisect)
 main.add_command(explain_command.explain)
 main.add_command(known_issues_commands.known_issues)
+main.add_command(minimize_command.minimize)
 main.add_command(reproduce_command.reproduce)
 main.add_command(museum_commands.museum)
 main.add_command(mutant_commands.mutants)

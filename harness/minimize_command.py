@@ -1,0 +1,61 @@
+"""The command ``minimize``."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness.exits import HELD, INTERRUPTED, VIOLATED
+from harness.options import PATH, target_options
+from harness.target import Target
+
+
+@click.command()
+@click.argument("path", metavar="CASE", type=PATH)
+@click.option("--corpus", "folder", type=PATH, default=Path("corpus"), help="Where the smallest is saved.")
+@click.option("--cases", type=click.IntRange(min=1), help="How many smaller cases to try, at most.")
+@target_options
+def minimize(path: Path, folder: Path, cases: int | None, **target: Any) -> int:
+    """Make a saved case as small as it can be while it is violated in the same way.
+
+    The oracle that speaks nearest to the cause stays the same, and no feature beyond the contract comes in.
+    Ends with 1, as replaying the result does; with 0 where the case holds here. Interrupted, it saves the
+    smallest case so far.
+    """
+    wanted = Target(**target)
+    from harness import corpus, files
+
+    case = corpus.load(path).case
+    files.check_folder(folder)
+    wanted.check()
+    from harness import report
+    from harness.campaign import Failure, kind_of
+    from harness.minimize import Minimizer
+    from harness.sentence import describe
+
+    code = VIOLATED
+    # Odd cases make torch and TE utter many warnings.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        session = wanted.open()
+        verdict = session.judge(case)
+        kind = kind_of(case, verdict)
+        if kind is None:
+            click.echo(f"held {case.fingerprint} {describe(case)}\nThere is nothing to minimize.")
+            return HELD
+        with report.Progress(cases, "smaller cases") as progress:
+            minimizer = Minimizer(
+                session, Failure(kind, case, verdict), lambda number: progress.show(number, kind)
+            )
+            try:
+                minimizer.run(cases)
+            except KeyboardInterrupt:
+                code = INTERRUPTED
+    smallest = minimizer.smallest
+    saved = corpus.save_failure(folder, smallest, wanted.where(session))
+    click.echo(f"{kind}\n{report.failure_text(smallest, saved, wanted.replay_command(saved))}")
+    click.echo(f"  the smallest of {minimizer.tried + 1} cases")
+    return code
