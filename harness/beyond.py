@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from harness import graph_traits, schedule_traits
+from harness import graph_traits, schedule_traits, use_traits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from harness import case as c
 
-BEYOND: Final[dict[str, Callable[[c.Case], bool]]] = {**graph_traits.TRAITS, **schedule_traits.TRAITS}
+BEYOND: Final[dict[str, Callable[[c.Case], bool]]] = {
+    **graph_traits.TRAITS,
+    **use_traits.TRAITS,
+    **schedule_traits.TRAITS,
+}
 """The features beyond the contract, each with what tells whether a case has it."""
 
 

@@ -91,7 +91,8 @@ class Model:
         self.parameters = list(self.root.named_parameters())
 
     def _replace_leaves(self) -> None:
-        copies = {id(leaf): copy.deepcopy(leaf) for leaf in self.leaves}
+        leaves = [*self.leaves, *(twin.module for twin in self.twins)]
+        copies = {id(leaf): copy.deepcopy(leaf) for leaf in leaves}
         for parent in list(self.root.modules()):
             for name, child in parent.named_children():
                 if id(child) in copies:
@@ -150,7 +151,8 @@ class Model:
         return leaf
 
     def _twin(self, node: c.Twin) -> torch.nn.Module:
-        self.twins.append(TwinModule(node.module, copy.deepcopy(self.leaves[node.module])))
+        copied = copy.deepcopy(self.leaves[node.module])
+        self.twins.append(TwinModule(node.module, copied, meant=self._is_delayed_here()))
         return self.twins[-1]
 
     def _reuse(self, node: c.Reuse) -> torch.nn.Module:

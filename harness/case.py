@@ -73,8 +73,8 @@ __all__ = [
     "LayerNormMLP", "Leaf", "Linear", "LoadState", "Module", "MultiheadAttention", "Node", "Normalization",
     "OpenAutocast", "OpsLinear", "OptimizerStep", "RMSNorm", "Recipe", "Region", "Residual", "Reuse",
     "SaveState", "SetMode", "SetRecipe", "Step", "Sum", "TorchDropout", "TorchGELU", "TorchLayerNorm",
-    "TorchLinear", "TransformerLayer", "Twin", "children", "encode", "modules", "plain", "regions", "twins",
-    "walk",
+    "TorchLinear", "TransformerLayer", "Twin", "children", "encode", "leaves", "modules", "originals",
+    "plain", "regions", "twins", "walk",
 ]  # fmt: skip
 
 SCHEMA = 1
@@ -163,6 +163,19 @@ def walk(node: Node) -> list[Node]:
 def modules(case: Case) -> list[Leaf]:
     """Return the modules of a case; a module's number is its place in this list."""
     return [node for node in walk(case.graph) if isinstance(node, Module)]
+
+
+def leaves(case: Case, node: Node) -> list[Leaf]:
+    """Return the modules that run in a part of the graph, those too that are used again or copied there."""
+    numbered = modules(case)
+    found = (numbered[below.module] if isinstance(below, Reuse | Twin) else below for below in walk(node))
+    return [leaf for leaf in found if isinstance(leaf, Module)]
+
+
+def originals(case: Case) -> list[Leaf]:
+    """Return the modules of a case, and after them, for each twin, the module that it is a copy of."""
+    numbered = modules(case)
+    return numbered + [numbered[twin.module] for twin in twins(case)]
 
 
 def twins(case: Case) -> list[Twin]:

@@ -71,20 +71,6 @@ class DiscardModule(torch.nn.Module):
         return x
 
 
-class TwinModule(torch.nn.Module):
-    """A deep copy of the leaf with this number, called in its place; ``module`` may be put in anew."""
-
-    def __init__(self, source: int, module: torch.nn.Module) -> None:
-        super().__init__()
-        self.source = source
-        self.module = module
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Map [..., width] to the same shape."""
-        out: torch.Tensor = self.module(x)
-        return out
-
-
 class ReuseModule(torch.nn.Module):
     """A module that stands elsewhere in the graph, called once more."""
 
@@ -96,3 +82,15 @@ class ReuseModule(torch.nn.Module):
         """Map [..., width] to the same shape."""
         out: torch.Tensor = self.module(x)
         return out
+
+
+class TwinModule(ReuseModule):
+    """A deep copy of the leaf with this number, which may be made anew.
+
+    ``meant`` says whether by the case it runs under delayed scaling; None where that may change.
+    """
+
+    def __init__(self, source: int, module: torch.nn.Module, *, meant: bool | None) -> None:
+        super().__init__(module)
+        self.source = source
+        self.meant = meant

@@ -69,7 +69,6 @@ class Run:
         self._optimizer: torch.optim.Optimizer | None = None
         self._steady = False
         self._settles = 0
-        self._states_bytes = 0
         self._iterations = 0
         self._pending: list[_Pending] = []
         self._backwards: Counter[int] = Counter()
@@ -283,7 +282,6 @@ class Run:
             with torch.no_grad():
                 packed = torch.cat([tensor.detach().reshape(-1) for _, tensor in state])
             self._keep("FP8 state", packed)
-            self._states_bytes += self._backend.footprint(packed)
 
     def _stand_still(self) -> None:
         """Record what must hold while no graph is pending."""
@@ -295,7 +293,11 @@ class Run:
         if self._steady:
             gc.collect()
             # Where a recompute leaves a module without FP8 state, there is less of it to keep in one run.
-            self.trace.memory[iteration] = self._backend.memory_held() - self._states_bytes
+            states = (
+                t for key, t in self.trace.tensors.items() if key.quantity == "FP8 state" and t is not None
+            )
+            kept = sum(map(self._backend.footprint, states))
+            self.trace.memory[iteration] = self._backend.memory_held() - kept
 
 
 def run_direct(case: c.Case, inputs: Inputs, backend: Backend, probe: Probe) -> Trace:

@@ -101,7 +101,7 @@ def _of_regions(case: c.Case) -> Iterator[str]:
             yield f"gain: {way} {'tensor' if region.gain.as_tensor else 'float'}"
         if region.contexts is not None:
             yield f"context_fn forward: {region.contexts.forward}"
-        leaves = [node for node in c.walk(region) if isinstance(node, c.Module)]
+        leaves = c.leaves(case, region)
         named = {
             "region that returns a tuple": region.results == "tuple",
             "region of eval modules": not any(leaf.training for leaf in leaves),

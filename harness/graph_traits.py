@@ -6,6 +6,7 @@ import itertools
 from typing import TYPE_CHECKING, Final
 
 from harness import case as c
+from harness.nodes import GRADIENTS_CUT, GRADIENTS_ON
 from harness.validity import dropout_of, pending_at_most
 
 if TYPE_CHECKING:
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
 
     Above = tuple[c.Node, ...]
 
-_OFF: Final = ("no_grad", "set_grad_enabled_false", "inference_mode")
 TORCHS: Final = (c.TorchLinear, c.TorchLayerNorm, c.TorchGELU, c.TorchDropout, c.OpsLinear)
 """The modules that ``te.checkpoint`` does not take for its own (distributed.py, get_te_classes)."""
 
@@ -28,6 +28,28 @@ def with_parents(node: c.Node, above: Above = ()) -> Iterator[tuple[c.Node, Abov
 def enclosing(above: Above) -> list[c.Region]:
     """Return the regions among these nodes."""
     return [node for node in above if isinstance(node, c.Region)]
+
+
+def enables_around_a_region(graph: c.Node) -> bool:
+    """Tell whether a grad mode switches gradients on around a region."""
+    return any(
+        isinstance(node, c.GradMode) and node.mode in GRADIENTS_ON and bool(_regions_below(node))
+        for node in c.walk(graph)
+    )
+
+
+def _regions_below(node: c.Node) -> list[c.Region]:
+    return [below for below in c.walk(node) if isinstance(below, c.Region)]
+
+
+def modules_with_parents(case: c.Case) -> Iterator[tuple[c.Leaf, Above]]:
+    """Yield each use of a module, a copy's too, with the nodes above it, outermost first."""
+    numbered = c.modules(case)
+    for node, above in with_parents(case.graph):
+        if isinstance(node, c.Reuse | c.Twin):
+            yield numbered[node.module], above
+        elif isinstance(node, c.Module):
+            yield node, above
 
 
 def recipe_in(case: c.Case, above: Above) -> c.Recipe:
@@ -67,10 +89,11 @@ def _regions(case: c.Case) -> Iterator[tuple[c.Region, Above]]:
 
 def _enters_with_gradients(above: Above) -> bool:
     modes = [node.mode for node in above if isinstance(node, c.GradMode)]
-    return not modes or modes[-1] not in _OFF
+    return not modes or modes[-1] not in GRADIENTS_CUT
 
 
-def _in_fp8(case: c.Case, above: Above) -> bool:
+def in_fp8(case: c.Case, above: Above) -> bool:
+    """Tell whether FP8 is on below these nodes, by the recipe that the case begins with."""
     return not isinstance(recipe_in(case, above), c.HighPrecision)
 
 
@@ -79,15 +102,15 @@ def _in_fp8(case: c.Case, above: Above) -> bool:
 
 def _runs_operations_in_fp8(case: c.Case) -> bool:
     return any(
-        isinstance(node, c.OpsLinear) and bool(enclosing(above)) and _comes_to_fp8(case, above)
-        for node, above in with_parents(case.graph)
+        isinstance(leaf, c.OpsLinear) and bool(enclosing(above)) and _comes_to_fp8(case, above)
+        for leaf, above in modules_with_parents(case)
     )
 
 
 def _comes_to_fp8(case: c.Case, above: Above) -> bool:
     """Tell whether FP8 is on here at any time: the schedule may change the recipe, and open autocasts."""
     changes = any(isinstance(step, c.SetRecipe | c.OpenAutocast) for step in case.schedule)
-    return changes or _in_fp8(case, above)
+    return changes or in_fp8(case, above)
 
 
 def _shares_its_queue(case: c.Case) -> bool:
@@ -97,11 +120,11 @@ def _shares_its_queue(case: c.Case) -> bool:
     a further forward has pushed before the backward.
     """
     return any(
-        isinstance(node, c.LayerNormMLP)
-        and node.recompute
+        isinstance(leaf, c.LayerNormMLP)
+        and leaf.recompute
         and bool(enclosing(above))
         and (_keeps_gradients(above) or pending_at_most(case) > 1)
-        for node, above in with_parents(case.graph)
+        for leaf, above in modules_with_parents(case)
     )
 
 
@@ -114,14 +137,14 @@ def _keeps_gradients(above: Above) -> bool:
             if node.contexts is not None and node.contexts.forward != "null":
                 on = node.contexts.forward == "enable_grad"
         elif isinstance(node, c.GradMode):
-            on = node.mode not in _OFF
+            on = node.mode not in GRADIENTS_CUT
     return on
 
 
 def _recomputes_attention(case: c.Case, *, in_region: bool) -> bool:
     return any(
-        isinstance(node, c.TransformerLayer) and node.recompute and bool(enclosing(above)) == in_region
-        for node, above in with_parents(case.graph)
+        isinstance(leaf, c.TransformerLayer) and leaf.recompute and bool(enclosing(above)) == in_region
+        for leaf, above in modules_with_parents(case)
     )
 
 
@@ -130,7 +153,7 @@ def _opens_in_reentrant(case: c.Case) -> bool:
     return any(
         isinstance(node, c.Autocast)
         and node.enabled
-        and not _in_fp8(case, above)
+        and not in_fp8(case, above)
         and _comes_to_fp8(case, (*above, node))
         and any(region.use_reentrant for region in enclosing(above))
         for node, above in with_parents(case.graph)
@@ -182,7 +205,7 @@ def _has_frozen_start(case: c.Case) -> bool:
     return not case.input_requires_grad and any(
         isinstance(node, c.Region)
         and not node.use_reentrant
-        and all(leaf.frozen for leaf in c.walk(node) if isinstance(leaf, c.Module))
+        and all(leaf.frozen for leaf in c.leaves(case, node))
         for node in _first(case.graph)
     )
 
@@ -216,7 +239,7 @@ def _gives_torch_what_it_refuses(case: c.Case) -> bool:
     return any(
         region.use_reentrant
         and region.function == "module"
-        and all(isinstance(node, TORCHS) for node in c.walk(region.body) if isinstance(node, c.Module))
+        and all(isinstance(leaf, TORCHS) for leaf in c.leaves(case, region.body))
         and (
             region.contexts is not None
             or (region.gain is not None and region.gain.by_keyword)
@@ -230,78 +253,12 @@ def _is_checkpointed_by(case: c.Case, checkpointer: str) -> bool:
     return any(region.checkpointer == checkpointer for region, _ in _regions(case))
 
 
-# --- Modules used more than once ---
-
-
-def _uses(case: c.Case) -> Iterator[list[Above]]:
-    """Yield for each module that is used more than once what stands above each of its uses."""
-    uses: list[list[Above]] = []
-    for node, above in with_parents(case.graph):
-        if isinstance(node, c.Module):
-            uses.append([above])
-        elif isinstance(node, c.Reuse):
-            uses[node.module].append(above)
-    return (places for places in uses if len(places) > 1)
-
-
-def _is_used_in(case: c.Case, regions: int, *, outside: bool) -> bool:
-    """Tell whether a module is used again in so many regions, and outside them."""
-    return any(
-        len({id(enclosing(above)[-1]) for above in places if enclosing(above)}) == regions
-        and any(not enclosing(above) for above in places) == outside
-        for places in _uses(case)
-    )
-
-
-def _is_used_twice_in(case: c.Case, *, reentrant: bool) -> bool:
-    """Tell whether a region of this kind uses a module more than once."""
-    inside = ([enclosing(above)[-1] for above in places if enclosing(above)] for places in _uses(case))
-    return any(
-        sum(other is region for other in regions) > 1 and region.use_reentrant == reentrant
-        for regions in inside
-        for region in regions
-    )
-
-
-def _is_beside_its_copy(case: c.Case, *, in_regions: bool) -> bool:
-    """Tell whether a module and its deep copy both stand in regions, or do not."""
-    if not any(isinstance(step, c.DeepCopy) and step.beside for step in case.schedule):
-        return False
-    checkpointed: list[bool] = []
-    found = []
-    for node, above in with_parents(case.graph):
-        if isinstance(node, c.Module):
-            checkpointed.append(bool(enclosing(above)))
-        elif isinstance(node, c.Reuse):
-            checkpointed[node.module] |= bool(enclosing(above))
-        elif isinstance(node, c.Twin):
-            found.append((node.module, bool(enclosing(above))))
-    return any((checkpointed[source] and inside) == in_regions for source, inside in found)
-
-
-def _is_used_in_inference_mode_and_not(case: c.Case) -> bool:
-    return any(
-        len(
-            {
-                any(isinstance(node, c.GradMode) and node.mode == "inference_mode" for node in above)
-                for above in places
-            }
-        )
-        > 1
-        for places in _uses(case)
-    )
-
-
-def _is_used_with_fp8_and_without(case: c.Case) -> bool:
-    return any(len({_in_fp8(case, above) for above in places}) > 1 for places in _uses(case))
-
-
 # --- Settings ---
 
 
 def _tracks_dropout_in_a_region(case: c.Case) -> bool:
     return case.rng_tracker and any(
-        dropout_of(node) > 0 and bool(enclosing(above)) for node, above in with_parents(case.graph)
+        dropout_of(leaf) > 0 and bool(enclosing(above)) for leaf, above in modules_with_parents(case)
     )
 
 
@@ -331,15 +288,6 @@ TRAITS: Final[dict[str, Callable[[c.Case], bool]]] = {
     "torch's modules given what PyTorch's checkpoint refuses": _gives_torch_what_it_refuses,
     "PyTorch's checkpoint": lambda case: _is_checkpointed_by(case, "torch"),
     "checkpoint_wrapper": lambda case: _is_checkpointed_by(case, "wrapper"),
-    "module used twice in a reentrant region": lambda case: _is_used_twice_in(case, reentrant=True),
-    "module used twice in a non-reentrant region": lambda case: _is_used_twice_in(case, reentrant=False),
-    "module used in two regions": lambda case: _is_used_in(case, regions=2, outside=False),
-    "module used in a region and outside": lambda case: _is_used_in(case, regions=1, outside=True),
-    "module used twice outside regions": lambda case: _is_used_in(case, regions=0, outside=True),
-    "module and its deep copy in regions": lambda case: _is_beside_its_copy(case, in_regions=True),
-    "deep copy beside its module": lambda case: _is_beside_its_copy(case, in_regions=False),
-    "module used in inference mode and outside": _is_used_in_inference_mode_and_not,
-    "module used with FP8 and without": _is_used_with_fp8_and_without,
     "tracked dropout in a region": _tracks_dropout_in_a_region,
     "module that recomputes itself under torch autocast": _recomputes_itself_under_torch_autocast,
 }

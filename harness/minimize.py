@@ -7,20 +7,29 @@ from typing import TYPE_CHECKING
 from harness.beyond import features_beyond
 from harness.campaign import Failure, kind_of
 from harness.errors import ReleaseLacks
+from harness.known_issues import explain
 from harness.reducer import reduce
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from harness import case as c
+    from harness.known_issues import Issue
     from harness.session import Session
 
 
 class Minimizer:
-    """Makes a failure smaller; ``smallest`` is the smallest so far, also where it was interrupted."""
+    """Makes a failure smaller; ``smallest`` is the smallest so far, also where it was interrupted.
 
-    def __init__(self, session: Session, failure: Failure, on_case: Callable[[int], None]) -> None:
+    Where the known issues do not explain the failure, they do not explain a smaller one either.
+    """
+
+    def __init__(
+        self, session: Session, failure: Failure, issues: Sequence[Issue], on_case: Callable[[int], None]
+    ) -> None:
         self.smallest = failure
+        known = explain(failure.case, failure.verdict.violations, issues)
+        self._issues = () if known else issues
         self.tried = 0
         self._session = session
         self._features = features_beyond(failure.case)
@@ -40,7 +49,7 @@ class Minimizer:
             verdict = self._session.judge(case)
         except ReleaseLacks:
             return False
-        if kind_of(case, verdict) != self.smallest.kind:
+        if kind_of(case, verdict, self._issues) != self.smallest.kind:
             return False
         self.smallest = Failure(self.smallest.kind, case, verdict)
         return True

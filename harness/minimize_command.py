@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from harness.errors import HarnessError
 from harness.exits import HELD, INTERRUPTED, VIOLATED
 from harness.options import PATH, target_options
 from harness.target import Target
@@ -22,8 +23,8 @@ def minimize(path: Path, folder: Path, cases: int | None, **target: Any) -> int:
     """Make a saved case as small as it can be while it is violated in the same way.
 
     The oracle that speaks nearest to the cause stays the same, and no feature beyond the contract comes in.
-    Ends with 1, as replaying the result does; with 0 where the case holds here. Interrupted, it saves the
-    smallest case so far.
+    A case that no known issue explains does not become one that some do. Ends with 1, as replaying the result
+    does; with 0 where the case holds here; with 130 where it was interrupted, with the smallest so far saved.
     """
     wanted = Target(**target)
     from harness import corpus, files
@@ -32,7 +33,9 @@ def minimize(path: Path, folder: Path, cases: int | None, **target: Any) -> int:
     files.check_folder(folder)
     wanted.check()
     from harness import report
+    from harness.backends import te_version
     from harness.campaign import Failure, kind_of
+    from harness.known_issues import of_release
     from harness.minimize import Minimizer
     from harness.sentence import describe
 
@@ -47,15 +50,20 @@ def minimize(path: Path, folder: Path, cases: int | None, **target: Any) -> int:
             click.echo(f"held {case.fingerprint} {describe(case)}\nThere is nothing to minimize.")
             return HELD
         with report.Progress(cases, "smaller cases") as progress:
-            minimizer = Minimizer(
-                session, Failure(kind, case, verdict), lambda number: progress.show(number, kind)
-            )
+            failure, issues = Failure(kind, case, verdict), of_release(te_version())
+            minimizer = Minimizer(session, failure, issues, lambda number: progress.show(number, kind))
+            fault: HarnessError | None = None
             try:
                 minimizer.run(cases)
             except KeyboardInterrupt:
                 code = INTERRUPTED
+            except HarnessError as error:
+                # What was found until then is saved all the same.
+                fault = error
     smallest = minimizer.smallest
     saved = corpus.save_failure(folder, smallest, wanted.where(session))
     click.echo(f"{kind}\n{report.failure_text(smallest, saved, wanted.replay_command(saved))}")
     click.echo(f"  the smallest of {minimizer.tried + 1} cases")
+    if fault is not None:
+        raise fault
     return code

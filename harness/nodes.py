@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from harness.plain_data import Data
 from harness.recipe import Recipe
@@ -15,6 +15,8 @@ Normalization: TypeAlias = Literal["LayerNorm", "RMSNorm"]
 GradModeName: TypeAlias = Literal[
     "no_grad", "enable_grad", "set_grad_enabled_false", "set_grad_enabled_true", "inference_mode"
 ]
+GRADIENTS_ON: Final[tuple[GradModeName, ...]] = ("enable_grad", "set_grad_enabled_true")
+GRADIENTS_CUT: Final[tuple[GradModeName, ...]] = ("no_grad", "set_grad_enabled_false", "inference_mode")
 ContextName: TypeAlias = Literal["null", "no_grad", "enable_grad"]
 
 # --- Modules: the leaves of a graph. Each maps [rows / 2, 2, width] to the same shape. ---------------

@@ -172,8 +172,8 @@ def _found_no_snapshot(trace: Trace) -> bool:
 def steady_memory(_case: Case, direct: Trace, checkpointed: Trace) -> Iterator[Violation]:
     """Once a first backward is done, memory in live tensors grows by no more than in the direct run.
 
-    Both traces keep equally many tensors of equal sizes per iteration, so what they keep cancels out; of FP8
-    states, which a recompute may lose, none is counted.
+    Both traces keep equally many tensors of equal sizes per iteration, so what they keep cancels out, but for
+    the copies of FP8 states, of which a recompute may leave fewer: those are not counted.
     """
     excess = {
         i: checkpointed.memory[i] - held for i, held in direct.memory.items() if i in checkpointed.memory

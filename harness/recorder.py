@@ -203,7 +203,8 @@ def _meant_for_delayed_scaling(model: Model, probe: Probe) -> Iterator[tuple[int
 
     Those are modules with parameters of their own: the others, as attention, quantize nothing by themselves.
     """
-    for leaf, meant in zip(model.leaves, model.meant_delayed, strict=True):
+    leaves = zip(model.leaves, model.meant_delayed, strict=True)
+    for leaf, meant in (*leaves, *((twin.module, twin.meant) for twin in model.twins)):
         for _, module in probe.fp8_modules(leaf):
             if next(module.parameters(recurse=False), None) is not None:
                 yield id(module), meant

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from harness import case as c
+from harness.graph_traits import enables_around_a_region
 from harness.validity import pending_after
 
 if TYPE_CHECKING:
@@ -50,13 +51,8 @@ def _changes_recipe_amid(case: c.Case) -> bool:
 
 def _evaluates_with_gradients(case: c.Case) -> bool:
     """Tell whether an evaluation meets a region around which gradients are switched on."""
-    on = (
-        node
-        for node in c.walk(case.graph)
-        if isinstance(node, c.GradMode) and node.mode in ("enable_grad", "set_grad_enabled_true")
-    )
-    around = any(isinstance(below, c.Region) for node in on for below in c.walk(node))
-    return around and any(isinstance(step, c.Evaluate) for step in case.schedule)
+    evaluates = any(isinstance(step, c.Evaluate) for step in case.schedule)
+    return evaluates and enables_around_a_region(case.graph)
 
 
 def _tells_microbatch_to_recomputing(case: c.Case) -> bool:

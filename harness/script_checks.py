@@ -224,7 +224,8 @@ def _paths(case: c.Case) -> list[str]:
         if isinstance(node, c.Module):
             paths.append(".".join((*path, "grouped") if isinstance(node, c.GroupedLinear) else path))
         elif isinstance(node, c.Twin):
-            twins.append(".".join((*path, "module")))
+            grouped = isinstance(c.modules(case)[node.module], c.GroupedLinear)
+            twins.append(".".join((*path, "module", "grouped") if grouped else (*path, "module")))
         for number, child in enumerate(c.children(node)):
             walk(child, (*path, *_step(node, number)))
 

@@ -98,8 +98,7 @@ class GraphWriter:
         self._case = case
         self._names = names
         self._recompute = recompute
-        modules = c.modules(case)
-        self._leaves = [*modules, *(modules[twin.module] for twin in c.twins(case))]
+        self._leaves = c.originals(case)
         self._flat = not any(isinstance(leaf, ATTENDING) for leaf in self._leaves)
         self._microbatched = any(
             isinstance(step, c.Forward) and step.first_microbatch is not None for step in case.schedule

@@ -79,8 +79,7 @@ class ModelWriter:
         ]
 
     def _load_extra(self, *, saved: bool) -> list[str]:
-        (first, *others) = self._leaves
-        if isinstance(first, _WITH_EXTRA_STATE) and not others and not saved:
+        if len(self.names) == 1 and isinstance(self._leaves[0], _WITH_EXTRA_STATE) and not saved:
             return [f"{self.name}.set_extra_state({self.name}.get_extra_state())"]
         own = 'saved[f"{name}._extra_state" if name else "_extra_state"]'
         state = own if saved else "module.get_extra_state()"

@@ -42,7 +42,7 @@ class Regions:
         self._case = case
         self._graph = graph
         self._style = style
-        self._leaves = c.modules(case)
+        self._leaves = c.originals(case)
         self._passed: set[str] = set()
         forwards = [step for step in case.schedule if isinstance(step, c.Forward)]
         self._always_told = bool(forwards) and all(step.first_microbatch is not None for step in forwards)

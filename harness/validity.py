@@ -220,9 +220,7 @@ def _check_schedule(case: c.Case) -> None:
 
 
 def _replaces_parameters(step: c.Step) -> bool:
-    return (isinstance(step, c.DeepCopy) and not step.beside) or (
-        isinstance(step, c.LoadState) and not step.extra
-    )
+    return isinstance(step, c.DeepCopy) or (isinstance(step, c.LoadState) and not step.extra)
 
 
 def _check_autocasts(schedule: tuple[c.Step, ...]) -> None:

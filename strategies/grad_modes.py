@@ -9,15 +9,17 @@ from typing import Final, Literal, TypeAlias, get_args
 from hypothesis import strategies as st
 
 from harness import case as c
+from harness.graph_traits import enables_around_a_region
+from harness.nodes import GRADIENTS_CUT, GRADIENTS_ON
 
 EvaluationMode: TypeAlias = Literal["no_grad", "inference_mode"]
 
 OFF: Final[tuple[c.GradModeName, ...]] = ("no_grad", "set_grad_enabled_false")
 """Modes under which gradients are off until something inside switches them on again."""
 
-ON: Final[tuple[c.GradModeName, ...]] = ("enable_grad", "set_grad_enabled_true")
+ON: Final = GRADIENTS_ON
 
-CUTS: Final[tuple[c.GradModeName, ...]] = (*OFF, "inference_mode")
+CUTS: Final = GRADIENTS_CUT
 """Modes under which a part of the graph yields no gradient. Inference mode is a cut and nothing else:
 ``enable_grad`` inside it does not bring gradients back, and a module that saves tensors there fails
 ("Inference tensors cannot be saved for backward"), with and without a checkpoint."""
@@ -89,8 +91,7 @@ def evaluations_of(graph: c.Node) -> tuple[EvaluationMode, ...]:
     snapshots for a recompute that never comes; so a graph that enables gradients around a region is not
     evaluated. One that enables them elsewhere is not evaluated in inference mode, see ``CUTS``.
     """
-    around = (node for node in c.walk(graph) if isinstance(node, c.GradMode) and node.mode in ON)
-    if any(isinstance(below, c.Region) for node in around for below in c.walk(node)):
+    if enables_around_a_region(graph):
         return ()
     if not enables_gradients(graph):
         return ("no_grad", "inference_mode")

@@ -227,11 +227,8 @@ def reused(draw: st.DrawFn, case: c.Case) -> c.Case:
 
 @st.composite
 def with_copy_beside(draw: st.DrawFn, case: c.Case) -> c.Case:
-    """End with a deep copy of a module, made anew between two steps, in a region of its own or outside.
-
-    Without a tracker: its generators, which the modules hold, cannot be copied.
-    """
-    case = _one_by_one(msgspec.structs.replace(case, rng_tracker=False))
+    """End with a deep copy of a module, made anew between two steps, in a region of its own or outside."""
+    case = _one_by_one(case)
     numbers = _reusable(case)
     if not numbers:
         case = ended(case, c.Autocast(c.Region(c.Linear())))
@@ -248,10 +245,12 @@ def with_copy_beside(draw: st.DrawFn, case: c.Case) -> c.Case:
 def _reusable(case: c.Case) -> list[int]:
     """Return the numbers of the modules that may be used, or copied, for another place.
 
-    Where a part has a recipe of its own there are none: TE refuses a module histories of two lengths, with
-    and without a checkpoint.
+    Where a part has a recipe with another history there are none: TE refuses a module histories of two
+    lengths, with and without a checkpoint.
     """
-    if any(isinstance(node, c.Autocast) and node.recipe is not None for node in c.walk(case.graph)):
+    own = [node.recipe for node in c.walk(case.graph) if isinstance(node, c.Autocast) and node.recipe]
+    lengths = {recipe.history for recipe in (case.recipe, *own) if isinstance(recipe, c.DelayedScaling)}
+    if len(lengths) > 1:
         return []
     return [
         number

@@ -18,6 +18,7 @@ LAYERS = [
         "validity",
         "graph_traits",
         "schedule_traits",
+        "use_traits",
         "beyond",
         "known_issues",
         "features",

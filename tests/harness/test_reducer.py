@@ -45,6 +45,49 @@ LARGE = c.Case(
 )  # fmt: skip
 
 
+def test_who_was_meant_is_meant_after_every_change() -> None:
+    """By their kinds: a linear with a layer norm is copied, an MLP is switched, used again and raises."""
+    graph = c.Chain(
+        (
+            c.TorchLayerNorm(),
+            c.Residual(c.Region(c.Chain((c.TorchGELU(), c.LayerNormLinear())))),
+            c.Sum((c.Region(c.LayerNormMLP()), c.Chain((c.TorchLinear(), c.Region(c.RMSNorm()))))),
+            c.Chain((c.Twin(2), c.Reuse(3))),
+        )
+    )
+    steps = (c.SetMode(3, training=False), c.Forward(), c.Backward(fails=1), c.Forward(fails=1))
+    case = c.Case(graph=graph, schedule=steps)
+    kinds = {type(leaf) for leaf in c.modules(case)}
+    seen = 0
+    for changed in smaller(case):
+        leaves = c.modules(changed)
+        if not {type(leaf) for leaf in leaves} <= kinds:
+            continue
+        seen += 1
+        for node in c.walk(changed.graph):
+            if isinstance(node, c.Reuse | c.Twin):
+                meant = c.LayerNormMLP if isinstance(node, c.Reuse) else c.LayerNormLinear
+                assert isinstance(leaves[node.module], meant)
+        for step in changed.schedule:
+            if isinstance(step, c.SetMode):
+                assert isinstance(leaves[step.module], c.LayerNormMLP)
+            elif isinstance(step, c.Forward | c.Backward) and step.fails is not None:
+                assert isinstance(c.regions(changed)[step.fails].body, c.LayerNormMLP)
+    assert seen > 15
+
+
+def test_large_numbers_come_down_in_few_steps() -> None:
+    case = c.Case(graph=c.Linear(), schedule=(c.Evaluate(),), seed=4_000_000_000, width=64)
+    asked: list[c.Case] = []
+
+    def wanted(candidate: c.Case) -> bool:
+        asked.append(candidate)
+        return candidate.seed > 1000 and candidate.width == 64
+
+    assert 1000 < reduce(case, wanted).seed < 4000
+    assert len(asked) < 60
+
+
 def test_a_large_case_comes_down_to_what_is_wanted() -> None:
     def wanted(case: c.Case) -> bool:
         return any(isinstance(step, c.Backward) and step.which == 1 for step in case.schedule)
@@ -95,7 +138,7 @@ def test_what_is_not_wanted_goes(wanted: Callable[[c.Case], bool], graph: str) -
 def test_every_change_is_valid_and_smaller(case: c.Case, random: st.DrawFn) -> None:
     changes = list(smaller(case))
     for changed in random.sample(changes, min(20, len(changes))):  # type: ignore[attr-defined]
-        validity.check(changed)
+        assert validity.decode(c.encode(changed)) == changed
         assert size_of(changed) < size_of(case)
 
 

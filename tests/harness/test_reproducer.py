@@ -102,6 +102,18 @@ RAISING = {
 
 SOUND = {
     "copied in time": iterate(c.Autocast(c.Chain((c.Region(c.Linear()), c.Region(c.Twin(0))))), *AGAIN),
+    "copied in a region that is a function": iterate(
+        c.Autocast(c.Chain((c.Linear(), c.Region(c.Twin(0), gain=c.Gain(2.0))))), *AGAIN
+    ),
+    "copied, and extra state loaded": iterate(
+        c.Autocast(c.Chain((c.Linear(), c.Twin(0)))), c.Forward(), c.LoadState(extra=True), c.Backward()
+    ),
+    "copied, and all copied again": iterate(
+        c.Autocast(c.Chain((c.Linear(), c.Region(c.Twin(0))))), *AGAIN, c.DeepCopy(), *AGAIN
+    ),
+    "a copy of a grouped one": iterate(
+        c.Autocast(c.Chain((c.MultiheadAttention(), c.GroupedLinear(), c.Region(c.Twin(1))))), *AGAIN
+    ),
     "recomputing under torch autocast": iterate(c.Autocast(RECOMPUTING), *AGAIN, torch_autocast=True),
     "plain": iterate(LINEAR),
     "repeated": iterate(LINEAR, *AGAIN),

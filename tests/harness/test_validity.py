@@ -107,6 +107,7 @@ def case(graph: c.Node = PLAIN.graph, schedule: tuple[c.Step, ...] = ONCE, **fie
         ),
         (case(c.Chain((c.Linear(), c.Twin(0), c.Twin(0)))), "(Twin): module 0 has a twin before it"),
         (case(schedule=(c.Forward(), c.DeepCopy(), c.Backward())), "$.schedule[1]: a forward is pending"),
+        (case(schedule=(c.Forward(), c.DeepCopy(beside=True), c.Backward())), "a forward is pending"),
         (case(schedule=()), "nothing would run"),
         (case(schedule=(c.OptimizerStep(),)), "nothing would run"),
         (case(schedule=(c.Backward(),)), "$.schedule[0]: a backward without a forward"),
