@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,7 +14,6 @@ import msgspec
 from harness import case as c
 from harness.campaign import SHRUNK_ROUNDS, Failure, JudgingFault, chunks, rounds_of, shrink
 from harness.errors import HarnessError, HarnessFault
-from harness.inputs import Inputs
 from harness.mutants import find
 from harness.mutation import Planted
 from harness.record import draw
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 _SHRINK_AT_MOST = 150
 """Cases judged to shrink one: most are smallest after fewer, and there are hundreds of mutants."""
+
+_DIRECTS_AT_FIRST = 25
+"""Direct runs that are made for keeping before each mutant, at most: most are killed by an early case."""
 
 _COMPARED = 8
 """Cases whose direct run is compared with that of TE without the mutant, where no case failed."""
@@ -78,6 +81,12 @@ class Court:
         self._session.try_support(cases[number] for number in cases.numbers)
         self._lacking = self._session.lacking
         self._tainted = False
+        self._directs: dict[int, Trace] = {}
+
+    def run_directly(self, number: int) -> None:
+        """Run a case without a checkpoint and without any mutant, and keep the trace."""
+        self._on_case(number)
+        self._directs[number] = self._session.run_directly(self._cases[number])
 
     def require_health(self, number: int) -> None:
         """Judge a case without any mutant; raises HarnessFault where it does not hold."""
@@ -94,19 +103,27 @@ class Court:
             return True
         return self._tainted
 
-    def try_mutant(self, name: str, numbers: Sequence[int]) -> Trial:
-        """Judge cases under a mutant until one fails; shrink that one."""
+    def try_mutant(self, name: str, numbers: Sequence[int], directly: Container[int] | None = None) -> Trial:
+        """Judge cases under a mutant until one fails; shrink that one.
+
+        ``directly`` are the cases whose direct run has the mutant's lines, None for all. The direct run of
+        any other case is as it is without the mutant, and is run once for all mutants.
+        """
         started = time.monotonic()
+        own = numbers if directly is None else directly
         try:
+            # Before anything is planted: what a mutant leaves behind must not come into what is kept.
+            for number in itertools.islice(self._unrun(numbers, own), _DIRECTS_AT_FIRST):
+                self.run_directly(number)
             with self._planted(name) as session:
-                trial = self._try(session, name, numbers)
+                trial = self._try(session, name, numbers, own)
         except _StartError:
             trial = Trial(mutant=name, outcome="killed", by=("start",), case=1, reaching=len(numbers))
         if trial.case is not None:
             # What an earlier mutant left behind may show in this very case, and in the simplest one not.
             self._tainted = self._tainted or self.is_tainted(trial.case)
         if trial.outcome == "survived":
-            changes = self._changes_direct(name, numbers)
+            changes = self._changes_direct(name, [number for number in numbers if number in own])
             trial = msgspec.structs.replace(trial, changes_direct=changes)
         return msgspec.structs.replace(trial, seconds=round(time.monotonic() - started, 3))
 
@@ -160,12 +177,17 @@ class Court:
         except Exception:
             self._tainted = True
 
-    def _try(self, session: Session, name: str, numbers: Sequence[int]) -> Trial:
+    def _unrun(self, numbers: Sequence[int], own: Container[int]) -> Iterator[int]:
+        """Yield the cases whose direct runs may be kept, and are not yet."""
+        return (number for number in numbers if number not in own and number not in self._directs)
+
+    def _try(self, session: Session, name: str, numbers: Sequence[int], own: Container[int]) -> Trial:
         for number in numbers:
             self._on_case(number)
             killed = Trial(mutant=name, outcome="killed", case=number, reaching=len(numbers))
+            direct = None if number in own else self._directs.get(number)
             try:
-                verdict = session.judge(self._cases[number])
+                verdict = session.judge(self._cases[number], direct)
             except Exception:
                 return msgspec.structs.replace(killed, by=("fault",))
             by = objectors(verdict)
@@ -202,9 +224,7 @@ class Court:
         return under != [self._direct_digest(self._session, number) for number in chosen]
 
     def _direct_digest(self, session: Session, number: int) -> str:
-        case = self._cases[number]
-        direct, _ = session.run_both(case, Inputs(case, self._backend.device))
-        return digest(direct)
+        return digest(session.run_directly(self._cases[number]))
 
 
 class _StartError(HarnessError):

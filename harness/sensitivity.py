@@ -104,9 +104,10 @@ def _serve(plan: Plan, connection: Connection) -> None:
     while (task := connection.recv()) is not None:
         match task:
             case Survey():
-                connection.send(Surveyed(reach.measure(task.numbers, court.require_health)))
+                whole = reach.measure(task.numbers, court.require_health)
+                connection.send(Surveyed(whole, reach.measure(task.numbers, court.run_directly)))
             case Try():
-                trial = court.try_mutant(task.mutant, task.numbers)
+                trial = court.try_mutant(task.mutant, task.numbers, task.directly)
                 connection.send(Done(trial, court.is_tainted(_CANARY)))
             case Exhaust():
                 sole = Sole(task.mutant, court.objections(task.mutant, task.numbers))
@@ -132,8 +133,9 @@ class _Supervisor:
         self._plan = plan
         self._keep = keep
         self._on_progress = on_progress
-        self._reaches: list[Reach] = []
+        self._surveyed: list[Surveyed] = []
         self._reach: Reach | None = None
+        self._directly: Reach = {}
         self._waiting: list[Connection] = []
         self._at_work: dict[Connection, tuple[Task, int]] = {}
         self._fresh: set[Connection] = set()
@@ -168,7 +170,7 @@ class _Supervisor:
             case At():
                 self._at_work[worker] = self._at_work[worker][0], message.number
             case Surveyed():
-                self._reaches.append(message.reach)
+                self._surveyed.append(message)
                 self._at_work.pop(worker)
                 self._waiting.append(worker)
             case Done():
@@ -207,11 +209,12 @@ class _Supervisor:
         if self._tasks:
             return True
         if self._reach is None:
-            if not self._reaches:
+            if not self._surveyed:
                 return True
-            self._reach = reach.merge(self._reaches)
+            self._reach = reach.merge([surveyed.reach for surveyed in self._surveyed])
+            self._directly = reach.merge([surveyed.directly for surveyed in self._surveyed])
             todo = [name for name in self._plan.mutants if name not in self.outcome.trials]
-            self._tasks = [Try(name, self._numbers(name)) for name in todo]
+            self._tasks = [Try(name, self._numbers(name), self._numbers_directly(name)) for name in todo]
             if self._tasks:
                 return True
         self._tasks = [Exhaust(name, self._numbers(name)) for name in self._candidates()]
@@ -225,6 +228,9 @@ class _Supervisor:
 
     def _numbers(self, name: str) -> tuple[int, ...]:
         return tuple(reach.reaching(self._reach or {}, find(name), range(1, self._plan.cases + 1)))
+
+    def _numbers_directly(self, name: str) -> frozenset[int]:
+        return frozenset(reach.reaching(self._directly, find(name), self._numbers(name)))
 
     def _candidates(self) -> list[str]:
         """Return mutants to find those that one oracle alone objects to: one more for each oracle without."""

@@ -73,28 +73,38 @@ class Session:
             with contextlib.suppress(ReleaseLacks):
                 self._support.check(case)
 
-    def judge(self, case: Case) -> Verdict:
+    def judge(self, case: Case, direct: Trace | None = None) -> Verdict:
         """Run a case directly and checkpointed, and return what the oracles say.
 
-        Raises:
-            ReleaseLacks: the installed TE lacks something that the case uses.
-        """
-        verdict, _ = self.examine(case)
-        return verdict
-
-    def examine(self, case: Case, closeup: Closeup | None = None) -> tuple[Verdict, Trace]:
-        """Judge a case, and return the trace of the checkpointed run too, with the close-up if one is given.
+        ``direct`` is the trace of a direct run, where there is one already that another would only repeat.
 
         Raises:
             ReleaseLacks: the installed TE lacks something that the case uses.
         """
         self._support.check(case)
         inputs = Inputs(case, self.backend.device)
-        direct, checkpointed = self.run_both(case, inputs, closeup)
+        if direct is None:
+            direct = run_direct(case, inputs, self.backend, self.probe)
+        return self._compared(case, inputs, direct, self._run_checkpointed(case, inputs))
+
+    def examine(self, case: Case, closeup: Closeup) -> tuple[Verdict, Trace]:
+        """Judge a case, and return the trace of the checkpointed run too, with the close-up.
+
+        Raises:
+            ReleaseLacks: the installed TE lacks something that the case uses.
+        """
+        self._support.check(case)
+        inputs = Inputs(case, self.backend.device)
+        direct = run_direct(case, inputs, self.backend, self.probe)
+        checkpointed = self._run_checkpointed(case, inputs, closeup)
+        return self._compared(case, inputs, direct, checkpointed), checkpointed
+
+    def _compared(self, case: Case, inputs: Inputs, direct: Trace, checkpointed: Trace) -> Verdict:
+        """Return what the oracles say of two traces, once what they object to has been seen twice."""
         violations = oracles.judge(case, direct, checkpointed)
         if violations:
             violations = self._doubted(case, inputs, direct, violations)
-        verdict = Verdict(
+        return Verdict(
             fingerprint=case.fingerprint,
             violations=tuple(violations),
             evaluated=oracles.grounded(direct, checkpointed),
@@ -103,19 +113,20 @@ class Session:
             queues=tuple(standstill.queues for standstill in checkpointed.standstills),
             events=tuple(checkpointed.events),
         )
-        return verdict, checkpointed
 
-    def run_both(
-        self, case: Case, inputs: Inputs | None = None, closeup: Closeup | None = None
-    ) -> tuple[Trace, Trace]:
-        """Return the traces of the direct and of the checkpointed run, the latter with the close-up."""
+    def run_directly(self, case: Case) -> Trace:
+        """Return the trace of a direct run."""
+        return run_direct(case, Inputs(case, self.backend.device), self.backend, self.probe)
+
+    def run_both(self, case: Case, inputs: Inputs | None = None) -> tuple[Trace, Trace]:
+        """Return the traces of the direct and of the checkpointed run."""
         inputs = inputs or Inputs(case, self.backend.device)
+        return run_direct(case, inputs, self.backend, self.probe), self._run_checkpointed(case, inputs)
+
+    def _run_checkpointed(self, case: Case, inputs: Inputs, closeup: Closeup | None = None) -> Trace:
         # te.checkpoint is looked up at each run: the correction, or a user, may have replaced it.
         checkpointer = te.checkpoint if self._checkpointer is None else self._checkpointer
-        return (
-            run_direct(case, inputs, self.backend, self.probe),
-            run_checkpointed(case, inputs, self.backend, self.probe, checkpointer, closeup),
-        )
+        return run_checkpointed(case, inputs, self.backend, self.probe, checkpointer, closeup)
 
     def _doubted(
         self, case: Case, inputs: Inputs, direct: Trace, violations: list[Violation]

@@ -11,16 +11,17 @@ from harness.trial import Finished
 
 
 class Survey(msgspec.Struct, frozen=True):
-    """To a worker: judge these cases without a mutant, and note the lines that they run."""
+    """To a worker: judge these cases without a mutant, and note which lines they run, and run directly."""
 
     numbers: tuple[int, ...]
 
 
 class Try(msgspec.Struct, frozen=True):
-    """To a worker: try a mutant on these cases."""
+    """To a worker: try a mutant on these cases; ``directly`` are those whose direct run has its lines too."""
 
     mutant: str
     numbers: tuple[int, ...]
+    directly: frozenset[int]
 
 
 class Exhaust(msgspec.Struct, frozen=True):
@@ -40,9 +41,10 @@ class Ready(msgspec.Struct, frozen=True):
 
 
 class Surveyed(msgspec.Struct, frozen=True):
-    """The lines that the cases run."""
+    """The lines that the cases run, and those that their direct runs do."""
 
     reach: Reach
+    directly: Reach
 
 
 class At(msgspec.Struct, frozen=True):

@@ -22,7 +22,7 @@ def work(connection: Connection) -> None:
         match task:
             case Survey():
                 lines = dict.fromkeys(range(5000), frozenset(task.numbers))
-                connection.send(Surveyed({ALL_LINES: lines}))
+                connection.send(Surveyed({ALL_LINES: lines}, {}))
             case Try():
                 connection.send(At(task.numbers[0]))
                 _misbehave(task.mutant, connection, tried)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
 import pytest
 
-from harness import mutants, reach
+from harness import case as c
+from harness import mutants, reach, session
 from harness.backends import te_version
 from harness.court import Cases, Court, objectors
 from harness.errors import HarnessFault
+from harness.execute import run_direct
 from harness.mutation import Planted
 from harness.session import Session
+from harness.trace import Trace
+from harness.trial import Trial
 from strategies.domains import DOMAINS
 
 OF_RELEASE = "2.20.2"
@@ -51,6 +58,29 @@ def test_a_mutant_that_changes_both_runs_alike_survives_and_is_told_so(court: Co
     never_updated = "pytorch/quantization.py:FP8GlobalStateManager.autocast_exit:delete:3"
     trial = court.try_mutant(never_updated, NUMBERS)
     assert (trial.outcome, trial.changes_direct) == ("survived", True)
+
+
+def test_direct_runs_without_a_mutants_lines_are_kept_for_all_mutants(
+    court: Court, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apart, ran = court.try_mutant(HARMLESS, NUMBERS), list[str]()
+
+    def counted(case: c.Case, *given: Any) -> Trace:
+        ran.append(case.fingerprint)
+        return run_direct(case, *given)
+
+    monkeypatch.setattr(session, "run_direct", counted)
+
+    assert _alike(court.try_mutant(HARMLESS, NUMBERS, frozenset()), apart)
+    assert len(ran) == len(NUMBERS)
+    ran.clear()
+    assert _alike(court.try_mutant(HARMLESS, NUMBERS, frozenset([3])), apart)
+    # Case 3 in the trial; and, with and without the mutant, to tell whether its direct run changes.
+    assert len(ran) == 3
+
+
+def _alike(one: Trial, other: Trial) -> bool:
+    return msgspec.structs.replace(one, seconds=0) == msgspec.structs.replace(other, seconds=0)
 
 
 def test_a_mutant_whose_lines_no_case_runs_is_not_tried(court: Court) -> None:
