@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import itertools
 import time
 from collections.abc import Callable, Container, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 _SHRINK_AT_MOST = 150
 """Cases judged to shrink one: most are smallest after fewer, and there are hundreds of mutants."""
 
-_DIRECTS_AT_FIRST = 25
+_DIRECTS_AT_ONCE = 25
 """Direct runs that are made for keeping before each mutant, at most: most are killed by an early case."""
 
 _COMPARED = 8
@@ -113,7 +112,8 @@ class Court:
         own = numbers if directly is None else directly
         try:
             # Before anything is planted: what a mutant leaves behind must not come into what is kept.
-            for number in itertools.islice(self._unrun(numbers, own), _DIRECTS_AT_FIRST):
+            missing = [number for number in numbers if number not in own and number not in self._directs]
+            for number in missing[:_DIRECTS_AT_ONCE]:
                 self.run_directly(number)
             with self._planted(name) as session:
                 trial = self._try(session, name, numbers, own)
@@ -176,10 +176,6 @@ class Court:
             self._tainted = self._session.lacking != self._lacking
         except Exception:
             self._tainted = True
-
-    def _unrun(self, numbers: Sequence[int], own: Container[int]) -> Iterator[int]:
-        """Yield the cases whose direct runs may be kept, and are not yet."""
-        return (number for number in numbers if number not in own and number not in self._directs)
 
     def _try(self, session: Session, name: str, numbers: Sequence[int], own: Container[int]) -> Trial:
         for number in numbers:

@@ -9,17 +9,12 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+Tensors: TypeAlias = "Sequence[torch.Tensor]"
 Gradients: TypeAlias = list[torch.Tensor | None]
 """Of each tensor that gradients were wanted of, its gradient; None where it needs none or got none."""
 
 
-def accumulated(
-    outs: Sequence[torch.Tensor],
-    incoming: Sequence[torch.Tensor],
-    wanted: Sequence[torch.Tensor],
-    *,
-    retain: bool,
-) -> Gradients:
+def accumulated(outs: Tensors, incoming: Tensors, wanted: Tensors, *, retain: bool) -> Gradients:
     """Go backward with ``torch.autograd.backward``, and return copies of what is in ``grad`` then."""
     torch.autograd.backward(outs, incoming, retain_graph=retain)
     if len(outs) > 1:
@@ -28,7 +23,7 @@ def accumulated(
     return [None if leaf.grad is None else leaf.grad.detach().clone() for leaf in wanted]
 
 
-def _separate(leaves: Sequence[torch.Tensor]) -> None:
+def _separate(leaves: Tensors) -> None:
     """Give each gradient memory of its own.
 
     One backward hands out slices of one tensor, such as those of the biases of query, key and value. The sum
@@ -40,13 +35,7 @@ def _separate(leaves: Sequence[torch.Tensor]) -> None:
             leaf.grad = leaf.grad.clone()
 
 
-def given(
-    outs: Sequence[torch.Tensor],
-    incoming: Sequence[torch.Tensor],
-    wanted: Sequence[torch.Tensor],
-    *,
-    retain: bool,
-) -> Gradients:
+def given(outs: Tensors, incoming: Tensors, wanted: Tensors, *, retain: bool) -> Gradients:
     """Return what ``torch.autograd.grad`` gives.
 
     It is kept as it is. Were it copied, the originals would be freed when autograd's thread for the GPU lets

@@ -33,13 +33,11 @@ def enclosing(above: Above) -> list[c.Region]:
 def enables_around_a_region(graph: c.Node) -> bool:
     """Tell whether a grad mode switches gradients on around a region."""
     return any(
-        isinstance(node, c.GradMode) and node.mode in GRADIENTS_ON and bool(_regions_below(node))
+        isinstance(node, c.GradMode)
+        and node.mode in GRADIENTS_ON
+        and any(isinstance(below, c.Region) for below in c.walk(node))
         for node in c.walk(graph)
     )
-
-
-def _regions_below(node: c.Node) -> list[c.Region]:
-    return [below for below in c.walk(node) if isinstance(below, c.Region)]
 
 
 def modules_with_parents(case: c.Case) -> Iterator[tuple[c.Leaf, Above]]:

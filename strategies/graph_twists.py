@@ -8,13 +8,13 @@ import msgspec
 from hypothesis import strategies as st
 
 from harness import case as c
-from harness.validity import pending_after
 from strategies.regions import Function, is_recognised, torch_linears_recomputed_together
 from strategies.trees import (
     appended,
     begun,
     ended,
     mapped,
+    places,
     with_body,
     with_region,
     with_steps,
@@ -221,8 +221,8 @@ def reused(draw: st.DrawFn, case: c.Case) -> c.Case:
         return ended(case, c.Autocast(draw(st.sampled_from(elsewhere)), enabled=draw(_FLAGS)))
     module = draw(st.sampled_from(_FP8_MODULES))
     twice = c.Chain((module, c.Reuse(len(c.modules(case)))))
-    places: list[c.Node] = [c.Region(twice), c.Region(twice, use_reentrant=False), twice]
-    return ended(case, c.Autocast(draw(st.sampled_from(places))))
+    around: list[c.Node] = [c.Region(twice), c.Region(twice, use_reentrant=False), twice]
+    return ended(case, c.Autocast(draw(st.sampled_from(around))))
 
 
 @st.composite
@@ -234,10 +234,9 @@ def with_copy_beside(draw: st.DrawFn, case: c.Case) -> c.Case:
         case = ended(case, c.Autocast(c.Region(c.Linear())))
         numbers = [len(c.modules(case)) - 1]
     twin = c.Twin(draw(st.sampled_from(numbers)))
-    places: list[c.Node] = [c.Region(twin), c.Region(twin, use_reentrant=False), twin]
-    case = ended(case, c.Autocast(draw(st.sampled_from(places))))
-    pending = [0, *pending_after(case.schedule)]
-    moment = draw(st.sampled_from([place for place, count in enumerate(pending) if not count]))
+    around: list[c.Node] = [c.Region(twin), c.Region(twin, use_reentrant=False), twin]
+    case = ended(case, c.Autocast(draw(st.sampled_from(around))))
+    moment = draw(st.sampled_from(places(case, pending=False)))
     steps = (c.Forward(8.0), c.Backward(), c.Forward(), c.Backward())
     return with_steps(with_steps(case, c.DeepCopy(beside=True), place=moment), *steps)
 

@@ -11,7 +11,7 @@ from harness import case as c
 from harness.validity import pending_after
 from strategies.grad_modes import evaluations_of
 from strategies.regions import is_recognised
-from strategies.trees import ended, mapped, with_steps, without_switches
+from strategies.trees import ended, mapped, places, with_steps, without_switches
 
 _Steps: TypeAlias = tuple[c.Step, ...]
 
@@ -33,12 +33,6 @@ _RECIPES: Final[list[c.Recipe]] = [
     c.DelayedScaling(format="E4M3"), c.DelayedScaling(algorithm="most_recent", margin=1), c.CurrentScaling(),
     c.HighPrecision(),
 ]  # fmt: skip
-
-
-def _places(case: c.Case, *, pending: bool) -> list[int]:
-    """Return the places of a schedule before which forwards are pending, or none is."""
-    after = [0, *pending_after(case.schedule)]
-    return [place for place, count in enumerate(after) if (count > 0) == pending]
 
 
 @st.composite
@@ -107,10 +101,10 @@ def evaluated_amid(draw: st.DrawFn, case: c.Case) -> c.Case:
     """Evaluate while a graph is pending."""
     modes = evaluations_of(case.graph) or ("no_grad",)
     evaluation = c.Evaluate(draw(st.sampled_from([1.0, 100.0])), draw(st.sampled_from(modes)))
-    places = _places(case, pending=True)
-    if not places:
+    moments = places(case, pending=True)
+    if not moments:
         return with_steps(case, c.Forward(), evaluation, c.Backward())
-    return with_steps(case, evaluation, place=draw(st.sampled_from(places)))
+    return with_steps(case, evaluation, place=draw(st.sampled_from(moments)))
 
 
 @st.composite
@@ -154,8 +148,8 @@ def _keeps_its_recipe(case: c.Case) -> bool:
 def with_state_loaded(draw: st.DrawFn, case: c.Case) -> c.Case:
     """Load the state, of now or of an earlier moment, and run one more iteration."""
     case = _loadable(case)
-    places = st.sampled_from(_places(case, pending=False))
-    saved, loaded = sorted([draw(places), draw(places)])
+    moments = st.sampled_from(places(case, pending=False))
+    saved, loaded = sorted([draw(moments), draw(moments)])
     case = with_steps(case, c.LoadState(), place=loaded)
     return with_steps(with_steps(case, c.SaveState(), place=saved), c.Forward(8.0), c.Backward())
 
@@ -189,7 +183,7 @@ def deep_copied(draw: st.DrawFn, case: c.Case) -> c.Case:
     Without a tracker: its generators, which the modules hold, cannot be copied.
     """
     case = msgspec.structs.replace(case, rng_tracker=False)
-    place = draw(st.sampled_from(_places(case, pending=False)))
+    place = draw(st.sampled_from(places(case, pending=False)))
     return with_steps(with_steps(case, c.DeepCopy(), place=place), c.Forward(8.0), c.Backward())
 
 
@@ -204,7 +198,7 @@ def raising(draw: st.DrawFn, case: c.Case) -> c.Case:
         steps: _Steps = (c.Forward(), c.Backward(fails=regions))
     else:
         steps = (c.Forward(fails=draw(st.integers(0, regions - 1))),)
-    place = draw(st.sampled_from(_places(case, pending=False)))
+    place = draw(st.sampled_from(places(case, pending=False)))
     return with_steps(with_steps(case, *steps, place=place), c.Forward(8.0), c.Backward())
 
 

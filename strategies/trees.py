@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness import case as c
+from harness.validity import pending_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,3 +72,9 @@ def with_steps(case: c.Case, *steps: c.Step, place: int | None = None) -> c.Case
     """Return the case with steps put in before that place of its schedule; at its end without one."""
     at = len(case.schedule) if place is None else place
     return msgspec.structs.replace(case, schedule=(*case.schedule[:at], *steps, *case.schedule[at:]))
+
+
+def places(case: c.Case, *, pending: bool) -> list[int]:
+    """Return the places of a schedule before which forwards are pending, or none is."""
+    after = [0, *pending_after(case.schedule)]
+    return [place for place, count in enumerate(after) if (count > 0) == pending]
