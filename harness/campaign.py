@@ -245,6 +245,7 @@ def shrink(
     known: dict[str, str | None],
     kind: Callable[[c.Case, Verdict], str | None] = kind_of,
     most: int | None = None,
+    enough: Callable[[c.Case], bool] = lambda _case: False,
 ) -> Failure:
     """Return the smallest case found that fails in the same way, in the first round that has one.
 
@@ -257,6 +258,7 @@ def shrink(
         known: the kinds of the cases judged so far, by fingerprint; what is judged here is added.
         kind: tells the kind of a failure from a case and its verdict.
         most: how many cases to judge at most; None for no limit.
+        enough: tells of a case that it is small enough, which ends the search.
     """
     smallest = failure
     judged = 0
@@ -276,6 +278,8 @@ def shrink(
         known[fingerprint] = kind(case, verdict)
         if known[fingerprint] == failure.kind:
             smallest = min(smallest, Failure(failure.kind, case, verdict), key=_size)
+            if enough(smallest.case):
+                raise _Stop
             raise Violated(failure.kind)
 
     for round_seed in rounds:

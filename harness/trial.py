@@ -37,7 +37,10 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
 
 
 class Sole(msgspec.Struct, frozen=True, tag="sole"):
-    """In how many cases each oracle objects to a mutant whose first failing case only one objected to."""
+    """In how many cases each oracle objects to a mutant whose first failing case only one objected to.
+
+    Where more than one does, the cases are those up to the first that a second one objects to.
+    """
 
     mutant: str
     counted: dict[How, int]
