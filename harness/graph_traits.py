@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from harness import case as c
 from harness.nodes import GRADIENTS_CUT, GRADIENTS_ON
 from harness.validity import dropout_of, pending_at_most
@@ -95,20 +97,39 @@ def in_fp8(case: c.Case, above: Above) -> bool:
     return not isinstance(recipe_in(case, above), c.HighPrecision)
 
 
+def at_any_forward(test: Callable[[c.Case], bool]) -> Callable[[c.Case], bool]:
+    """Return what tells whether a test of recipes holds of a case as any of its forwards meets it.
+
+    Between them the schedule may change the recipe, and open autocasts around the whole graph.
+    """
+    return lambda case: any(test(met) for met in _as_met(case))
+
+
+def _as_met(case: c.Case) -> Iterator[c.Case]:
+    """Yield the case as its forwards and evaluations meet it, each state of the recipes once."""
+    recipe, opened = case.recipe, list[c.Recipe]()
+    met = set[tuple[c.Recipe, ...]]()
+    for step in case.schedule:
+        if isinstance(step, c.SetRecipe):
+            recipe = step.recipe
+        elif isinstance(step, c.OpenAutocast):
+            opened.append(recipe)
+        elif isinstance(step, c.CloseAutocast):
+            opened.pop()
+        elif isinstance(step, c.Forward | c.Evaluate) and (now := (recipe, *opened[-1:])) not in met:
+            met.add(now)
+            graph = c.Autocast(case.graph, recipe=opened[-1]) if opened else case.graph
+            yield msgspec.structs.replace(case, recipe=recipe, graph=graph)
+
+
 # --- What a region stands over ---
 
 
 def _runs_operations_in_fp8(case: c.Case) -> bool:
     return any(
-        isinstance(leaf, c.OpsLinear) and bool(enclosing(above)) and _comes_to_fp8(case, above)
+        isinstance(leaf, c.OpsLinear) and bool(enclosing(above)) and in_fp8(case, above)
         for leaf, above in modules_with_parents(case)
     )
-
-
-def _comes_to_fp8(case: c.Case, above: Above) -> bool:
-    """Tell whether FP8 is on here at any time: the schedule may change the recipe, and open autocasts."""
-    changes = any(isinstance(step, c.SetRecipe | c.OpenAutocast) for step in case.schedule)
-    return changes or in_fp8(case, above)
 
 
 def _shares_its_queue(case: c.Case) -> bool:
@@ -152,7 +173,7 @@ def _opens_in_reentrant(case: c.Case) -> bool:
         isinstance(node, c.Autocast)
         and node.enabled
         and not in_fp8(case, above)
-        and _comes_to_fp8(case, (*above, node))
+        and in_fp8(case, (*above, node))
         and any(region.use_reentrant for region in enclosing(above))
         for node, above in with_parents(case.graph)
     )
@@ -268,11 +289,11 @@ def _recomputes_itself_under_torch_autocast(case: c.Case) -> bool:
 
 TRAITS: Final[dict[str, Callable[[c.Case], bool]]] = {
     "nested regions": lambda case: bool(nested_regions(case)),
-    "te.ops in a region": _runs_operations_in_fp8,
+    "te.ops in a region": at_any_forward(_runs_operations_in_fp8),
     "module that recomputes itself shares its queue with a region": _shares_its_queue,
     "core attention recomputed in a region": lambda case: _recomputes_attention(case, in_region=True),
     "core attention recomputed outside regions": lambda case: _recomputes_attention(case, in_region=False),
-    "autocast opened in a reentrant region": _opens_in_reentrant,
+    "autocast opened in a reentrant region": at_any_forward(_opens_in_reentrant),
     "recipe of its own in a region": lambda case: _has_recipe_of_its_own(case, in_region=True),
     "recipe of its own around a region": lambda case: _has_recipe_of_its_own(case, in_region=False),
     "non-reentrant region without input gradient": _starts_without_gradient,

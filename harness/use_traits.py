@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from harness import case as c
-from harness.graph_traits import enclosing, in_fp8, with_parents
+from harness.graph_traits import at_any_forward, enclosing, recipe_in, with_parents
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -72,8 +72,9 @@ def _is_used_in_inference_mode_and_not(case: c.Case) -> bool:
     )
 
 
-def _is_used_with_fp8_and_without(case: c.Case) -> bool:
-    return any(len({in_fp8(case, above) for above in places}) > 1 for places in _uses(case))
+def _is_used_with_several_recipes(case: c.Case) -> bool:
+    """Tell whether a module is used with more than one recipe; FP8 off is one of them."""
+    return any(len({recipe_in(case, above) for above in places}) > 1 for places in _uses(case))
 
 
 TRAITS: Final[dict[str, Callable[[c.Case], bool]]] = {
@@ -85,6 +86,6 @@ TRAITS: Final[dict[str, Callable[[c.Case], bool]]] = {
     "module and its deep copy in regions": lambda case: _is_beside_its_copy(case, in_regions=True),
     "deep copy beside its module": lambda case: _is_beside_its_copy(case, in_regions=False),
     "module used in inference mode and outside": _is_used_in_inference_mode_and_not,
-    "module used with FP8 and without": _is_used_with_fp8_and_without,
+    "module used with several recipes": at_any_forward(_is_used_with_several_recipes),
 }
 """The traits, each with what tells whether a case has it."""

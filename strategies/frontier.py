@@ -17,10 +17,11 @@ from strategies import graph_twists as graph
 from strategies import schedule_twists as schedule
 from strategies.contract import contract
 from strategies.frozen import thawed
+from strategies.trees import mapped
 from strategies.weights import weighted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     Twist = Callable[[c.Case], st.SearchStrategy[c.Case]]
 
@@ -45,7 +46,40 @@ def _twisted(draw: st.DrawFn) -> c.Case:
     numbers = draw(st.lists(st.integers(0, len(TWISTS) - 1), min_size=1, max_size=2, unique=True))
     for number in sorted(numbers):
         case = draw(TWISTS[number](case))
+    case = _added_up_alike(case)
     return msgspec.structs.replace(case, graph=thawed(case.graph))
+
+
+def _added_up_alike(case: c.Case) -> c.Case:
+    """Return the case with modules of their own for those used again, where gradients would round otherwise.
+
+    A reentrant region gives a parameter its gradient at once, others together with those of the parameter's
+    other uses: to what an earlier backward has left there they are added in another order.
+    """
+    nodes = c.walk(case.graph)
+    numbered = c.modules(case)
+    if not _backwards_add_up(case.schedule) or not any(
+        isinstance(node, c.Region) and node.use_reentrant for node in nodes
+    ):
+        return case
+
+    def changed(node: c.Node) -> c.Node:
+        return numbered[node.module] if isinstance(node, c.Reuse) else node
+
+    return msgspec.structs.replace(case, graph=mapped(case.graph, changed))
+
+
+def _backwards_add_up(steps: Iterable[c.Step]) -> bool:
+    """Tell whether a backward adds to the gradients of another: a forward drops those that are there."""
+    left = False
+    for step in steps:
+        if isinstance(step, c.Forward):
+            left = False
+        elif isinstance(step, c.Backward):
+            if left or step.losses > 1:
+                return True
+            left = True
+    return False
 
 
 _MOST_REDRAWS: Final = 4

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, settings
 
@@ -27,6 +29,22 @@ def test_every_two_twists_bear_each_other(first: int) -> None:
     for second in TWISTS[first + 1 :]:
         for case in record.draw(contract().flatmap(TWISTS[first]).flatmap(second), 3, seed=1):
             validity.check(case)
+
+
+@draws
+@given(frontier())
+def test_gradients_of_a_module_used_again_add_up_in_one_order_with_and_without_a_checkpoint(
+    case: c.Case,
+) -> None:
+    nodes = c.walk(case.graph)
+    if any(isinstance(node, c.Reuse) for node in nodes) and any(
+        isinstance(node, c.Region) and node.use_reentrant for node in nodes
+    ):
+        # Each backward comes to gradients that its own forward has cleared.
+        steps = [step for step in case.schedule if isinstance(step, c.Forward | c.Backward)]
+        for before, step in pairwise(steps):
+            assert not (isinstance(before, c.Backward) and isinstance(step, c.Backward))
+        assert all(step.losses == 1 for step in steps if isinstance(step, c.Backward))
 
 
 @draws
