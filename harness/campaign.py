@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -19,9 +18,7 @@ from hypothesis import HealthCheck, Phase, Verbosity
 
 from harness import case as c
 from harness.backends import te_version
-from harness.beyond import features_beyond
 from harness.errors import HarnessFault, ReleaseLacks
-from harness.features import features
 from harness.known_issues import explain, of_release
 
 if TYPE_CHECKING:
@@ -88,48 +85,6 @@ class Failure(msgspec.Struct, frozen=True):
     verdict: Verdict
 
 
-class Tally(msgspec.Struct):
-    """Counts over a campaign. ``cases`` are those judged; ``lacking`` counts the others by what they need."""
-
-    cases: int = 0
-    lacking: Counter[str] = msgspec.field(default_factory=Counter)
-    seconds: float = 0.0
-    features: Counter[str] = msgspec.field(default_factory=Counter)
-    oracles: Counter[str] = msgspec.field(default_factory=Counter)
-    violations: Counter[str] = msgspec.field(default_factory=Counter)
-    known: Counter[str] = msgspec.field(default_factory=Counter)
-    raised: int = 0
-    """Cases in which both runs raised alike: they hold, for what they are worth."""
-
-    def count(self, case: c.Case, verdict: Verdict, issues: Sequence[Issue] = ()) -> None:
-        """Add one judged case; one that shows a known issue counts as that, and not its violations."""
-        self.cases += 1
-        self.raised += verdict.held and verdict.direct_error is not None
-        self.features.update(features(case))
-        self.features.update(features_beyond(case))
-        self.oracles.update(verdict.evaluated)
-        known = explain(case, verdict.violations, issues)
-        if known:
-            self.known.update(issue.id for issue in known)
-        else:
-            self.violations.update({violation.oracle for violation in verdict.violations})
-
-    @property
-    def drawn(self) -> int:
-        """How many cases were drawn, those that cannot run here among them."""
-        return self.cases + self.lacking.total()
-
-    def add(self, more: Tally) -> None:
-        """Add the counts of another tally; the time is the campaign's, and stays."""
-        self.cases += more.cases
-        self.raised += more.raised
-        self.lacking.update(more.lacking)
-        self.features.update(more.features)
-        self.oracles.update(more.oracles)
-        self.violations.update(more.violations)
-        self.known.update(more.known)
-
-
 def known_in(domain: Domain) -> tuple[Issue, ...]:
     """Return the known issues that may explain a violation in a domain: none where equality is promised."""
     return () if domain.promised else of_release(te_version())
@@ -163,6 +118,7 @@ def run_chunk(
     *,
     promised: bool = True,
     issues: Sequence[Issue] = (),
+    skipped: Collection[str] = (),
 ) -> list[Failure]:
     """Judge ``cases`` different cases drawn with ``seed``; return the shrunk failures, one per kind.
 
@@ -180,6 +136,7 @@ def run_chunk(
             without it such a case is a fault.
         promised: whether equality is promised of every case of the domain.
         issues: known issues, which make no failure.
+        skipped: fingerprints of cases that are drawn and not judged, for they end the process.
 
     Raises:
         JudgingFault: whatever ``judge`` raised, with the case; or the direct run raised, which no case of a
@@ -195,17 +152,18 @@ def run_chunk(
         fingerprint = case.fingerprint
         if fingerprint in kinds:
             return
+        # What is not judged counts as drawn: with the same seed, every release draws the same cases.
+        kinds[fingerprint] = None
+        if fingerprint in skipped:
+            return
         try:
             verdict = judge(case)
         except ReleaseLacks as error:
             if refused is None:
                 raise
-            # It counts as drawn: with the same seed, every release draws the same cases.
-            kinds[fingerprint] = None
             refused(error)
             return
-        if promised and verdict.direct_error is not None and verdict.held:
-            raise HarnessFault(f"the direct run raised {verdict.direct_error.type}: no case of its domain")
+        _require_direct_run(verdict, promised=promised)
         observe(case, verdict)
         kind = kinds[fingerprint] = kind_of(case, verdict, issues)
         if kind is not None:
@@ -217,8 +175,15 @@ def run_chunk(
         if len(kinds) < cases:
             goal = min(len(kinds) + ROUND, cases)
             _run(draw, strategy, round_seed)
+    # Some come up in the shrinking alone.
+    kinds |= dict.fromkeys(skipped)
     kind = partial(kind_of, issues=issues)
     return [_shrink_kind(judge, strategy, failures, kinds, kind) for _, failures in sorted(found.items())]
+
+
+def _require_direct_run(verdict: Verdict, *, promised: bool) -> None:
+    if promised and verdict.direct_error is not None and verdict.held:
+        raise HarnessFault(f"the direct run raised {verdict.direct_error.type}: no case of its domain")
 
 
 def _shrink_kind(

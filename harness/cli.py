@@ -8,8 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,15 +20,17 @@ from harness import (
     minimize_command,
     museum_commands,
     mutant_commands,
+    replay_command,
     reproduce_command,
 )
-from harness.errors import CannotRunHere, HarnessError, InvalidInput, ReleaseLacks
-from harness.exits import HELD, INTERRUPTED, VIOLATED, Group, complain
+from harness.errors import CannotRunHere, HarnessError, InvalidInput
+from harness.exits import HELD, INTERRUPTED, VIOLATED, Group, complain, quiet
 from harness.files import cache_folder
 from harness.options import (
     PATH,
     SEED,
     backend_option,
+    case_timeout_option,
     domain_option,
     finite,
     number_or_auto,
@@ -41,7 +41,7 @@ from harness.target import Target
 
 if TYPE_CHECKING:
     from harness.corpus import SavedCase
-    from harness.workers import Outcome, Plan
+    from harness.plan import Outcome, Plan
     from strategies.domains import Domain
 
 DEFAULT_CASES = 2000
@@ -75,6 +75,7 @@ def main() -> None:
     help="Draw no further case after this time; what failed is still shrunk.",
 )
 @click.option("--workers", callback=number_or_auto, default="auto", help="Processes, or auto: one per core.")
+@case_timeout_option
 @click.option("--seed", type=SEED, help="Random if not given, and always printed.")
 @target_options
 @click.option("--corpus", type=PATH, default=Path("corpus"), help="Where failing cases are saved.")
@@ -84,6 +85,7 @@ def fuzz(
     cases: int | None,
     seconds: float | None,
     workers: int | None,
+    case_timeout: float,
     seed: int | None,
     corpus: Path,
     json_file: Path | None,
@@ -95,7 +97,7 @@ def fuzz(
         from harness import files
 
         files.check_free(json_file)
-    plan = _plan(Target(**target), domain, cases, seconds, workers, seed, corpus)
+    plan = _plan(Target(**target), domain, cases, seconds, workers, case_timeout, seed, corpus)
     from harness import workers as processes
     from harness.report import Progress
 
@@ -111,22 +113,25 @@ def _plan(
     cases: int | None,
     seconds: float | None,
     workers: int | None,
+    case_timeout: float,
     seed: int | None,
     corpus: Path,
 ) -> Plan:
     from harness import files
     from harness import workers as processes
+    from harness.plan import Plan
 
     files.check_folder(corpus)
     target.check()
     cases = cases or (DEFAULT_CASES if seconds is None else _UNLIMITED)
-    return processes.Plan(
+    return Plan(
         target=target,
         domain=domain,
         seed=secrets.randbits(32) if seed is None else seed,
         cases=cases,
         seconds=seconds,
         workers=processes.useful_workers(workers or processes.default_workers(), cases),
+        case_timeout=case_timeout,
     )
 
 
@@ -136,18 +141,24 @@ def _conclude(plan: Plan, outcome: Outcome, corpus: Path, json_file: Path | None
 
     # Files first: whoever reads the output may stop reading.
     saved = {kind: _save(corpus, found) for kind, found in sorted(outcome.found.items())}
+    # Apart: a folder of cases is replayed in one process, which any of these would end.
+    crashes = {name: _save(corpus / "crashes", found) for name, found in outcome.crashed.items()}
     unwritten: HarnessError | None = None
     if json_file is not None:
         try:
-            files.write_new(json_file, report.campaign_json(plan, outcome, saved))
+            files.write_new(json_file, report.campaign_json(plan, outcome, saved, crashes))
         except HarnessError as error:
             # Somebody took the name meanwhile: what was found is shown all the same.
             unwritten = error
-    if outcome.tally.drawn:
+    if outcome.tally.drawn or outcome.crashed:
         report.summary(plan, outcome)
     for kind, path in saved.items():
         command = plan.target.replay_command(path) if path else None
         click.echo(f"\n{kind}\n{report.failure_text(outcome.found[kind], path, command)}")
+    for name, path in crashes.items():
+        command = plan.target.replay_command(path) if path else None
+        found = outcome.crashed[name]
+        click.echo(f"\n{found.why}\n{report.failure_text(found, path, command)}")
     if outcome.fault is not None:
         _keep_faulty_case(plan, outcome, corpus)
         raise outcome.fault
@@ -157,7 +168,7 @@ def _conclude(plan: Plan, outcome: Outcome, corpus: Path, json_file: Path | None
 
 
 def _exit_code(plan: Plan, outcome: Outcome) -> int:
-    if outcome.tally.violations:
+    if outcome.tally.violations or outcome.crashed:
         return VIOLATED
     if outcome.interrupted:
         return INTERRUPTED
@@ -192,35 +203,6 @@ def _keep_faulty_case(plan: Plan, outcome: Outcome, folder: Path) -> None:
         click.echo(f"the case is saved; replay with: {plan.target.replay_command(path)}", err=True)
 
 
-# --- replay ------------------------------------------------------------------------------------------
-
-
-@main.command()
-@click.argument("paths", nargs=-1, required=True, type=PATH)
-@target_options
-def replay(paths: tuple[Path, ...], **target: Any) -> int:
-    """Judge saved cases again: files, or folders of them."""
-    wanted = Target(**target)
-    from harness import corpus
-
-    cases = [saved for path in paths for saved in corpus.load_all(path)]
-    wanted.check()
-    from harness.report import replay_lines
-
-    violated = refused = 0
-    with _quiet():
-        session = wanted.open()
-        for saved in cases:
-            try:
-                verdict = session.judge(saved.case)
-            except ReleaseLacks as error:
-                refused = complain(f"not run: {saved.case.fingerprint}: {error}", error.exit_code)
-                continue
-            violated += not verdict.held
-            click.echo("\n".join(replay_lines(saved, verdict)))
-    return VIOLATED if violated else refused
-
-
 # --- doctor ------------------------------------------------------------------------------------------
 
 
@@ -232,7 +214,7 @@ def doctor(**target: Any) -> int:
     from harness.doctor import examine
     from harness.report import table
 
-    with _quiet():
+    with quiet():
         diagnosis = examine(Target(**target).backend)
     table(diagnosis.rows)
     click.echo(diagnosis.verdict)
@@ -265,7 +247,7 @@ def record(
     chosen = _domain(domain)
     given = [] if source is None else records.load_cases(source)
     wanted.check()
-    with _quiet():
+    with quiet():
         session = wanted.open()
         if cases is not None:
             seed = secrets.randbits(32) if seed is None else seed
@@ -301,6 +283,7 @@ main.add_command(bisect_command.bisect)
 main.add_command(explain_command.explain)
 main.add_command(known_issues_commands.known_issues)
 main.add_command(minimize_command.minimize)
+main.add_command(replay_command.replay)
 main.add_command(reproduce_command.reproduce)
 main.add_command(museum_commands.museum)
 main.add_command(mutant_commands.mutants)
@@ -316,11 +299,3 @@ def _domain(name: str) -> Domain:
     if name not in DOMAINS:
         raise InvalidInput(f"there is no domain {name!r}: choose one of {', '.join(sorted(DOMAINS))}.")
     return DOMAINS[name]
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Let no warning through: odd cases make torch and TE utter many, and they would hide the report."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield

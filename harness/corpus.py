@@ -37,6 +37,8 @@ class Seen(_Saved, frozen=True, kw_only=True):
     direct_error: RunError | None = None
     checkpointed_error: RunError | None = None
     queues: tuple[dict[str, int], ...] = ()
+    ending: str = ""
+    """How the process ended that judged it; empty where it did not."""
 
 
 class Found(_Saved, frozen=True, kw_only=True):

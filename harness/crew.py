@@ -64,6 +64,10 @@ class Crew:
             self._at[mine] = process
             self._heard[mine] = time.monotonic()
 
+    def pid(self, worker: Connection) -> int:
+        """Return the process id of a worker."""
+        return cast("int", self._at[worker].pid)
+
     def listen(self) -> None:
         """Wait a moment for what the workers say, and pass it on."""
         away = time.monotonic() - self._listened
@@ -122,6 +126,14 @@ def obituary(code: int | None) -> str:
     if code is not None and code < 0:
         return f"a worker died of signal {-code} (exit code {code}); if memory ran out, use fewer --workers."
     return f"a worker died with exit code {code}; what it wrote on standard error may say why."
+
+
+def ending(code: int | None) -> str:
+    """Return how a process ended, in words that are the same each time."""
+    if code is None or code >= 0:
+        return f"exit code {code}"
+    name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+    return f"{name}, or memory ran out" if name == "SIGKILL" else name
 
 
 def _be_worker(work: Work, connection: Connection) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import traceback
+import warnings
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import click
@@ -82,3 +85,11 @@ def complain(message: str, code: int) -> int:
     """Write a message on standard error, on one line and printable, and return the code."""
     click.echo(f"te-harness: {printable(message)}", err=True)
     return code
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Let no warning through: odd cases make torch and TE utter many, and they would hide the report."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield

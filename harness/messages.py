@@ -7,9 +7,9 @@ from typing import TypeAlias
 import msgspec
 
 from harness import case as c
-from harness.campaign import Tally
 from harness.corpus import SavedCase
 from harness.errors import CannotRunHere, HarnessError, HarnessFault, InvalidInput
+from harness.tally import Tally
 
 
 class Chunk(msgspec.Struct, frozen=True):
@@ -18,6 +18,8 @@ class Chunk(msgspec.Struct, frozen=True):
     seed: int
     cases: int
     seconds: float | None
+    skipped: frozenset[str] = frozenset()
+    """Cases, by their fingerprints, that end the process that judges them."""
 
 
 class Ready(msgspec.Struct, frozen=True):

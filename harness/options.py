@@ -51,6 +51,13 @@ SEED = click.IntRange(0, 2**32 - 1)
 backend_option = click.option(
     "--backend", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", help="Where TE runs."
 )
+case_timeout_option = click.option(
+    "--case-timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    callback=finite,
+    default=120.0,
+    help="Seconds after which a case is taken to hang.",
+)
 domain_option = click.option("--domain", default="contract", help="Which cases to draw.")
 
 

@@ -14,8 +14,9 @@ import msgspec
 
 from harness import case as c
 from harness import corpus, files, validity
-from harness.campaign import Tally, chunks, run_chunk
+from harness.campaign import chunks, run_chunk
 from harness.errors import InvalidInput, ReleaseLacks
+from harness.tally import Tally
 from harness.trace import Event
 
 if TYPE_CHECKING:

@@ -26,12 +26,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.bisect import Change
-    from harness.campaign import Failure, Tally
+    from harness.campaign import Failure
+    from harness.plan import Outcome, Plan
     from harness.record import Disagreement
     from harness.survey import Row
+    from harness.tally import Tally
     from harness.verdict import Verdict
     from harness.violations import Violation
-    from harness.workers import Outcome, Plan
 
 _SECONDS_BETWEEN_LINES = 10.0
 JSON_FORMAT = 1
@@ -70,6 +71,11 @@ def replay_lines(saved: SavedCase, verdict: Verdict) -> list[str]:
     if violations and saved.why:
         lines.append(printable(f"  kept because: {saved.why}"))
     return lines
+
+
+def crash_lines(saved: SavedCase, how: str) -> list[str]:
+    """Return how a replayed case ended its process."""
+    return [f"crashed {saved.case.fingerprint} {describe(saved.case)}", printable(f"  {how}")]
 
 
 def disagreement_lines(disagreement: Disagreement) -> list[str]:
@@ -174,6 +180,8 @@ def summary(plan: Plan, outcome: Outcome) -> None:
         "TE": f"{where.get('transformer_engine')}, {where.get('te_mode')}, {where.get('checkpointer')}",
         "violations": _pairs(tally.violations) or "none",
     }
+    if outcome.crashed:
+        rows["crashes"] = f"{_count(len(outcome.crashed), 'case')} that ended the process, or hung"
     if tally.raised:
         rows["raised"] = f"{_count(tally.raised, 'case')} in which both runs raised alike"
     if tally.known:
@@ -187,8 +195,10 @@ def summary(plan: Plan, outcome: Outcome) -> None:
     table(rows.items())
 
 
-def campaign_json(plan: Plan, outcome: Outcome, saved: Mapping[str, Path | None]) -> bytes:
-    """Return the whole report of a campaign as indented JSON."""
+def campaign_json(
+    plan: Plan, outcome: Outcome, saved: Mapping[str, Path | None], crashes: Mapping[str, Path | None]
+) -> bytes:
+    """Return the whole report of a campaign as indented JSON, given where its cases are saved."""
     tally = outcome.tally
     data: dict[str, Any] = {
         "format": JSON_FORMAT,
@@ -212,6 +222,10 @@ def campaign_json(plan: Plan, outcome: Outcome, saved: Mapping[str, Path | None]
                 **_fields(found),
             }
             for kind, found in sorted(outcome.found.items())
+        ],
+        "crashes": [
+            {"sentence": describe(found.case), "saved": _text(crashes.get(name)), **_fields(found)}
+            for name, found in outcome.crashed.items()
         ],
         "interrupted": outcome.interrupted,
         "fault": _text(outcome.fault),

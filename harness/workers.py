@@ -1,8 +1,9 @@
 """A campaign over one process or several: who judges which chunk, and what comes of it in all.
 
-The supervising process hands out chunks and adds up what comes back; with one worker it judges them
-itself. What a chunk yields follows from the chunk alone, so the outcome of a campaign does not depend on
-the number of workers; only a time limit makes it depend on their speed.
+The supervising process hands out chunks and adds up what comes back. What a chunk yields follows from the
+chunk alone, so the outcome of a campaign does not depend on the number of workers; only a time limit makes
+it depend on their speed. A case that ends its process, or hangs, is kept; its worker is replaced, and the
+chunk judged again without it.
 """
 
 from __future__ import annotations
@@ -12,129 +13,37 @@ import functools
 import math
 import os
 import signal
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from harness import case as c
-from harness import corpus
-from harness.campaign import (
-    CHUNK,
-    Failure,
-    JudgingFault,
-    Tally,
-    chunks,
-    kind_of,
-    known_in,
-    run_chunk,
-    size_of,
-)
-from harness.corpus import SavedCase
-from harness.crew import Crew, obituary
-from harness.errors import HarnessError, HarnessFault, ReleaseLacks
+from harness import corpus, inflight
+from harness.campaign import CHUNK, chunks, size_of
+from harness.crashes import crash, shrunk
+from harness.crew import Crew, ending, obituary
+from harness.errors import HarnessError, HarnessFault
+from harness.inflight import Flight, InFlight
 from harness.messages import Broken, Chunk, Counted, Done, Failed, Message, Ready
-from harness.target import Target
+from harness.outside import Outside, overdue
+from harness.plan import Outcome, Plan
+from harness.tally import Tally
+from harness.worker import serve
 
 if TYPE_CHECKING:
-    from harness.verdict import Verdict
+    from harness.corpus import SavedCase
 
-_FLUSH_SECONDS = 0.2
+_MOST_CRASHES = 10
+"""Cases that end their process before the campaign ends itself: each costs the start of a worker."""
 
-
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a campaign is to do. ``seconds`` is how long cases are drawn, counted from the first one."""
-
-    target: Target = Target()
-    domain: str = "contract"
-    seed: int
-    cases: int
-    seconds: float | None = None
-    workers: int = 1
-
-
-class Outcome(msgspec.Struct):
-    """What came of a campaign, as far as it got: until its end, an interruption or a fault."""
-
-    tally: Tally = msgspec.field(default_factory=Tally)
-    found: dict[str, SavedCase] = {}
-    """The smallest case of each kind of failure."""
-    where: dict[str, str] = {}
-    reason: str = ""
-    """Why this backend."""
-    interrupted: bool = False
-    fault: HarnessError | None = None
-    faulty_case: c.Case | None = None
-    """The case on which the harness failed, where there is one."""
-
-
-_Send: TypeAlias = Callable[[Message], None]
-
-
-class _Worker:
-    """Judges chunks, and sends what comes of them."""
-
-    def __init__(self, plan: Plan, send: _Send) -> None:
-        from strategies.domains import DOMAINS
-
-        self._plan = plan
-        self._send = send
-        domain = DOMAINS[plan.domain]
-        self._strategy = domain.strategy()
-        self._promised = domain.promised
-        self._issues = known_in(domain)
-        self._session = plan.target.open()
-        self._where = plan.target.where(self._session)
-        self._tally = Tally()
-        self._sent = time.monotonic()
-        self._kinds: set[str] = set()
-        send(Ready(self._where, self._session.backend.reason))
-
-    def judge(self, chunk: Chunk) -> None:
-        """Judge one chunk of cases, and shrink what fails."""
-        deadline = None if chunk.seconds is None else time.monotonic() + chunk.seconds
-        try:
-            failures = run_chunk(
-                self._session.judge,
-                self._strategy,
-                chunk.seed,
-                chunk.cases,
-                self._observe,
-                deadline,
-                refused=self._note_refused,
-                promised=self._promised,
-                issues=self._issues,
-            )
-        finally:
-            self._flush()
-        for failure in failures:
-            self._report(failure)
-        self._send(Done())
-
-    def _observe(self, case: c.Case, verdict: Verdict) -> None:
-        self._tally.count(case, verdict, self._issues)
-        kind = kind_of(case, verdict, self._issues)
-        if kind is not None and kind not in self._kinds:
-            # Reported before it is shrunk, so that it is not lost if the campaign ends here.
-            self._kinds.add(kind)
-            self._report(Failure(kind, case, verdict))
-        if time.monotonic() - self._sent > _FLUSH_SECONDS:
-            self._flush()
-
-    def _note_refused(self, error: ReleaseLacks) -> None:
-        self._tally.lacking[error.what] += 1
-
-    def _flush(self) -> None:
-        self._send(Counted(self._tally))
-        self._tally = Tally()
-        self._sent = time.monotonic()
-
-    def _report(self, failure: Failure) -> None:
-        found = corpus.Found(seed=self._plan.seed, domain=self._plan.domain)
-        self._send(Failed(failure.kind, corpus.from_failure(failure, self._where, found)))
+_LONGEST_LOOK_SECONDS = 2.0
+"""Between two looks at what the workers judge, where all goes well: the crew listens for half a second."""
 
 
 class _Supervisor:
@@ -145,6 +54,7 @@ class _Supervisor:
         self._plan = plan
         self._chunks = chunks(plan.cases, plan.seed)
         self._on_progress = on_progress
+        self._again: list[Chunk] = []
         self._started: float | None = None
 
     def receive(self, message: Message) -> None:
@@ -172,6 +82,11 @@ class _Supervisor:
         if self.outcome.fault is None:
             self.outcome.fault, self.outcome.faulty_case = fault, case
 
+    def crashed(self, case: c.Case, how: str) -> None:
+        """Take note of a case that ended the process that judged it, or did not come to an end."""
+        found = corpus.Found(seed=self._plan.seed, domain=self._plan.domain)
+        self.outcome.crashed[case.fingerprint] = crash(case, how, self.outcome.where, found)
+
     def tick(self) -> None:
         """Bring the clock up to date and show how far the campaign is."""
         if self._started is not None:
@@ -180,13 +95,28 @@ class _Supervisor:
 
     def next_chunk(self) -> Chunk | None:
         """Return what to judge next; None when the campaign is at its end."""
+        if not self.may_go_on:
+            return None
         left = None
         if self._plan.seconds is not None:
             left = self._plan.seconds - self.outcome.tally.seconds
             if left <= 0:
                 return None
+        if self._again:
+            return msgspec.structs.replace(self._again.pop(0), seconds=left)
         chunk = next(self._chunks, None)
         return None if chunk is None else Chunk(*chunk, left)
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether a worker that is gone is worth replacing."""
+        return len(self.outcome.crashed) < _MOST_CRASHES
+
+    def begin_again(self, chunk: Chunk, counted: Tally) -> None:
+        """Have a chunk judged again whose worker is gone, without what crashed; its counts are void."""
+        self.outcome.tally.take_back(counted)
+        crashed = frozenset(self.outcome.crashed)
+        self._again.append(msgspec.structs.replace(chunk, skipped=crashed))
 
 
 # --- The processes -----------------------------------------------------------------------------------
@@ -222,11 +152,34 @@ def interruptible() -> Iterator[None]:
 
 
 def _run(plan: Plan, supervisor: _Supervisor) -> None:
-    # Somebody's own checkpointer may end its process: that must not be this one.
-    if plan.workers == 1 and plan.target.checkpointer is None:
-        _run_here(plan, supervisor)
-    else:
-        _run_in_processes(plan, supervisor)
+    if plan.workers == 0:
+        with warnings.catch_warnings():
+            # Odd cases are what this is for; what torch and TE have to say of them would hide the report.
+            warnings.simplefilter("ignore")
+            serve(plan, supervisor.receive, supervisor.next_chunk)
+        return
+    with tempfile.TemporaryDirectory(prefix="te-harness-") as folder:
+        foreman = _Foreman(plan, supervisor, Path(folder))
+        try:
+            foreman.crew.start(plan.workers)
+            while foreman.crew.busy and supervisor.outcome.fault is None:
+                foreman.crew.listen()
+                foreman.end_what_hangs()
+                supervisor.tick()
+        finally:
+            foreman.crew.end()
+    _shrink_crashes(plan, supervisor.outcome)
+
+
+def _shrink_crashes(plan: Plan, outcome: Outcome) -> None:
+    """Make the smallest crash of each kind smaller."""
+    kinds: dict[str, SavedCase] = {}
+    for saved in sorted(outcome.crashed.values(), key=lambda saved: size_of(saved.case)):
+        kinds.setdefault(saved.seen.ending, saved)
+    for saved in kinds.values():
+        with Outside(plan.target, plan.case_timeout) as outside:
+            smallest = shrunk(saved, outside)
+        outcome.crashed[smallest.case.fingerprint] = smallest
 
 
 def default_workers() -> int:
@@ -244,61 +197,87 @@ def useful_workers(wanted: int, cases: int) -> int:
     return min(wanted, math.ceil(cases / CHUNK))
 
 
-def _run_here(plan: Plan, supervisor: _Supervisor) -> None:
-    with warnings.catch_warnings():
-        # Odd cases are what this is for; what torch and TE have to say of them would hide the report.
-        warnings.simplefilter("ignore")
-        _serve(plan, supervisor.receive, supervisor.next_chunk)
-
-
-def _run_in_processes(plan: Plan, supervisor: _Supervisor) -> None:
-    crew = _Foreman(plan, supervisor).crew
-    try:
-        crew.start(plan.workers)
-        while crew.busy and supervisor.outcome.fault is None:
-            crew.listen()
-            supervisor.tick()
-    finally:
-        crew.end()
-
-
 class _Foreman:
-    """Hears the workers for a supervisor."""
+    """Hears the workers for a supervisor, and replaces those that a case has ended."""
 
-    def __init__(self, plan: Plan, supervisor: _Supervisor) -> None:
+    def __init__(self, plan: Plan, supervisor: _Supervisor, folder: Path) -> None:
+        self._plan = plan
         self._supervisor = supervisor
+        self._folder = folder
+        self._at_work: dict[Connection, _Stint] = {}
         self._dismissed: set[Connection] = set()
-        self.crew = Crew(functools.partial(_work, plan), self)
+        self._looked = time.monotonic()
+        self.crew = Crew(functools.partial(_work, plan, folder), self)
 
     def hear(self, worker: Connection, message: Message) -> None:
         """Pass a message on, and give the worker the next chunk where it has none."""
+        if isinstance(message, Ready):
+            self._at_work[worker] = _Stint(_file(self._folder, self.crew.pid(worker)))
+        elif isinstance(message, Counted):
+            self._at_work[worker].counted.add(message.tally)
         self._supervisor.receive(message)
         if isinstance(message, Ready | Done):
             chunk = self._supervisor.next_chunk()
             if chunk is None:
                 self._dismissed.add(worker)
+            self._at_work[worker].begin(chunk)
             self.crew.tell(worker, chunk)
 
     def bury(self, worker: Connection, exit_code: int | None) -> None:
-        """Take note that a worker has ended."""
-        # Even a worker that ends with 0 has failed if there was still a chunk in its hands.
-        if exit_code != 0 or worker not in self._dismissed:
+        """Take note that a worker has ended: of its case, or of something else."""
+        stint = self._at_work.pop(worker, None)
+        flight = None if stint is None else inflight.read(stint.file)
+        if stint is not None and flight is not None:
+            self._lose(stint, flight.case, ending(exit_code))
+        elif exit_code != 0 or worker not in self._dismissed:
+            # Even a worker that ends with 0 has failed if there was still a chunk in its hands.
             self._supervisor.fail(HarnessFault(obituary(exit_code)))
 
+    def end_what_hangs(self) -> None:
+        """End the workers whose case has taken too long."""
+        # Where this process was stopped for a while, so were perhaps the workers: that is nobody's hanging.
+        passed = min(time.monotonic() - self._looked, _LONGEST_LOOK_SECONDS)
+        self._looked = time.monotonic()
+        for worker, stint in list(self._at_work.items()):
+            flight = inflight.read(stint.file)
+            if flight is not None and stint.hangs(flight, passed, self._plan.case_timeout):
+                self.crew.dismiss(worker)
+                del self._at_work[worker]
+                self._lose(stint, flight.case, overdue(self._plan.case_timeout))
 
-def _work(plan: Plan, connection: Connection) -> None:
+    def _lose(self, stint: _Stint, case: c.Case, how: str) -> None:
+        self._supervisor.crashed(case, how)
+        if stint.chunk is not None:
+            self._supervisor.begin_again(stint.chunk, stint.counted)
+        if self._supervisor.may_go_on:
+            self.crew.start(1)
+
+
+class _Stint:
+    """What a worker has in its hands."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.begin(None)
+        self._since = 0.0
+        self._passed = 0.0
+
+    def begin(self, chunk: Chunk | None) -> None:
+        """Begin a chunk."""
+        self.chunk = chunk
+        self.counted = Tally()
+
+    def hangs(self, flight: Flight, passed: float, most: float) -> bool:
+        """Tell whether the same case has been judged for too long, given the seconds since the last look."""
+        self._passed = self._passed + passed if flight.since == self._since else 0.0
+        self._since = flight.since
+        return self._passed > most
+
+
+def _file(folder: Path, pid: int) -> Path:
+    return folder / f"{pid}.case"
+
+
+def _work(plan: Plan, folder: Path, connection: Connection) -> None:
     """Be a worker: judge chunks until there are no more."""
-    _serve(plan, connection.send, connection.recv)
-
-
-def _serve(plan: Plan, send: _Send, next_chunk: Callable[[], Chunk | None]) -> None:
-    try:
-        worker = _Worker(plan, send)
-        while (chunk := next_chunk()) is not None:
-            worker.judge(chunk)
-    except HarnessError as error:
-        case = error.case if isinstance(error, JudgingFault) else None
-        send(Broken(str(error), error.exit_code, case))
-    except Exception as error:
-        send(Broken(f"{type(error).__name__}: {error}", HarnessFault.exit_code, None))
-        raise
+    serve(plan, connection.send, connection.recv, InFlight(_file(folder, os.getpid())))

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
+import itertools
 import os
+import signal
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+import transformer_engine.pytorch as te
 
 from harness.errors import HarnessFault
 
@@ -24,6 +31,35 @@ def refuses(_function: Callable[..., Any], *_args: Any, **_kwargs: Any) -> Any:
 def dies(_function: Callable[..., Any], *_args: Any, **_kwargs: Any) -> Any:
     """Take the whole process down, as a segmentation fault would."""
     os._exit(17)
+
+
+def segfaults(_function: Callable[..., Any], *_args: Any, **_kwargs: Any) -> Any:
+    """Read where nothing is, as a broken extension would."""
+    return ctypes.string_at(0)
+
+
+def aborts_in_reentrant(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Abort in a reentrant region, as a failed assertion of an extension would."""
+    if kwargs.get("use_reentrant", True):
+        os.abort()
+    return te.checkpoint(function, *args, **kwargs)
+
+
+def hangs(_function: Callable[..., Any], *_args: Any, **_kwargs: Any) -> Any:
+    """Come to no end."""
+    time.sleep(3600)
+
+
+_CALLS = itertools.count(1)
+
+
+def is_killed_once(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Be killed from outside in the eighth call, and never again: a file in the current folder tells."""
+    died = Path("died")
+    if next(_CALLS) == 8 and not died.exists():
+        died.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return te.checkpoint(function, *args, **kwargs)
 
 
 def leaves(_function: Callable[..., Any], *_args: Any, **_kwargs: Any) -> Any:

@@ -11,7 +11,7 @@ import pytest
 
 from harness import backends, corpus, workers
 from harness.errors import InvalidInput
-from harness.workers import Outcome, Plan
+from harness.plan import Outcome, Plan
 from tests.harness.commands import PLANTED, ROOT, fuzz, here
 
 
@@ -47,6 +47,23 @@ def test_what_cannot_be_saved_is_still_shown(tmp_path: Path, monkeypatch: pytest
     assert result.exit_code == 1
     assert "te-harness: the folder is gone" in result.stderr
     assert "not saved" in result.stdout
+
+
+def test_a_case_that_ends_its_process_is_saved_apart_and_ends_with_1(tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    result = fuzz(tmp_path, "--checkpointer", "tests.harness.planted:dies", "--json", report)
+    assert result.exit_code == 1
+    # As it was drawn, and made smaller.
+    paths = set((tmp_path / "corpus" / "crashes").iterdir())
+    assert {corpus.load(path).why.split(" (")[0] for path in paths} == {"crash: exit code 17"}
+    assert {Path(crash["saved"]) for crash in json.loads(report.read_text())["crashes"]} == paths
+    assert "that ended the process, or hung" in result.stdout
+    path = min(paths)
+    assert f"replay {path}" in result.stdout
+    again = here("replay", path, "--checkpointer", "tests.harness.planted:dies")
+    assert (again.exit_code, again.stdout.splitlines()[-1]) == (1, "  exit code 17")
+    assert again.stdout.startswith(f"crashed {path.stem} ")
+    assert here("replay", path).stdout.startswith(f"held {path.stem} ")
 
 
 def test_a_fault_of_the_harness_ends_with_3_and_keeps_the_case(tmp_path: Path) -> None:

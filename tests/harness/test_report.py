@@ -9,16 +9,17 @@ import pytest
 
 from harness import case as c
 from harness import report
-from harness.campaign import Failure, Tally
+from harness.campaign import Failure
 from harness.corpus import SavedCase, Seen, from_failure
 from harness.features import CATALOGUE
+from harness.plan import Outcome, Plan
 from harness.record import Disagreement
 from harness.sentence import describe
+from harness.tally import Tally
 from harness.target import Target
 from harness.trace import RunError
 from harness.verdict import Verdict
 from harness.violations import ORACLES, Violation
-from harness.workers import Outcome, Plan
 
 CASE = c.Case(graph=c.Autocast(c.Region(c.Linear())), schedule=(c.Forward(), c.Backward()))
 VIOLATION = Violation(
@@ -67,7 +68,7 @@ def test_a_summary_says_that_all_held(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_the_json_of_a_campaign_holds_the_whole_report() -> None:
-    data = json.loads(report.campaign_json(PLAN, outcome(), {"pairing": Path("corpus/x.json")}))
+    data = json.loads(report.campaign_json(PLAN, outcome(), {"pairing": Path("corpus/x.json")}, {}))
     assert data["plan"]["seed"] == 42
     assert set(data["features"]) == set(CATALOGUE)
     assert set(data["oracles"]) == set(ORACLES)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness import backends, campaign, workers
-from harness.campaign import Tally
+from harness import backends, campaign, corpus, workers
 from harness.errors import HarnessFault, InvalidInput
+from harness.features import features
+from harness.plan import Outcome, Plan
+from harness.tally import Tally
 from harness.target import Target
-from harness.workers import Outcome, Plan
 
 
 def plan(checkpointer: str | None = None, **options: Any) -> Plan:
@@ -38,12 +41,51 @@ def test_two_workers_come_to_the_outcome_of_one(monkeypatch: pytest.MonkeyPatch)
     assert list(alone.found) == ["same errors: ValueError"]
 
 
-@pytest.mark.parametrize(("checkpointer", "code"), [("dies", 17), ("leaves", 0)])
-@pytest.mark.parametrize("processes", [1, 2])
-def test_a_dead_worker_is_a_fault_of_the_harness(checkpointer: str, code: int, processes: int) -> None:
-    outcome = workers.run(plan(checkpointer, workers=processes))
+@pytest.mark.parametrize(
+    ("checkpointer", "how"),
+    [
+        ("leaves", "exit code 0"),
+        ("segfaults", "SIGSEGV"),
+        ("hangs", "not at its end after 2 seconds"),
+    ],
+)
+def test_a_case_that_ends_its_process_or_hangs_is_named(checkpointer: str, how: str) -> None:
+    outcome = workers.run(plan(checkpointer, cases=1, workers=1, case_timeout=2.0))
+    (saved,) = outcome.crashed.values()
+    assert saved.why == f"crash: {how}"
+    assert saved.found == corpus.Found(seed=7, domain="contract")
+    assert (outcome.tally.cases, outcome.fault) == (0, None)
+    assert multiprocessing.active_children() == []
+
+
+def test_a_worker_that_is_killed_is_replaced_and_all_other_cases_are_counted_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    outcome = workers.run(plan("is_killed_once", cases=12, workers=1))
+    (saved,) = outcome.crashed.values()
+    assert saved.why == "crash: SIGKILL, or memory ran out"
+    whole = workers.run(plan(cases=12))
+    assert outcome.tally.cases == whole.tally.cases - 1
+    assert outcome.tally.features + Counter(features(saved.case)) == whole.tally.features
+    assert outcome.fault is None
+
+
+def test_too_many_crashes_end_the_campaign(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "_MOST_CRASHES", 1)
+    outcome = workers.run(plan("dies", cases=3, workers=1))
+    assert len(outcome.crashed) == 1
+    assert outcome.tally.cases == 0
+
+
+def test_a_worker_that_dies_without_a_case_is_a_fault_of_the_harness(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone.py").write_text("import os\nos._exit(17)\n")
+    monkeypatch.chdir(tmp_path)
+    outcome = workers.run(plan("gone:checkpoint", workers=2))
     assert isinstance(outcome.fault, HarnessFault)
-    assert f"a worker died with exit code {code}" in str(outcome.fault)
+    assert "a worker died with exit code 17" in str(outcome.fault)
     assert multiprocessing.active_children() == []
 
 
@@ -58,7 +100,7 @@ def test_a_checkpointer_that_does_not_exist_is_bad_input() -> None:
     assert isinstance(workers.run(plan("nowhere:checkpoint")).fault, InvalidInput)
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [0, 2])
 def test_an_interruption_keeps_what_was_done(processes: int) -> None:
     def interrupt(tally: Tally) -> None:
         if tally.cases:

@@ -1,0 +1,59 @@
+"""Crashes: cases that end the process that judges them, or hang, and how they are made smaller."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness.beyond import features_beyond
+from harness.corpus import SavedCase, Seen
+from harness.errors import HarnessError
+from harness.outside import Ended
+from harness.reducer import reduce
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from harness import case as c
+    from harness.corpus import Found
+    from harness.outside import Outside
+
+_MOST = 60
+"""Smaller cases that are tried: each that crashes as well costs the start of a process."""
+
+_LONGEST_SECONDS = 180.0
+"""For making one smaller; a case that hangs does so until its time is over, again and again."""
+
+
+def crash(case: c.Case, how: str, where: Mapping[str, str], found: Found) -> SavedCase:
+    """Return a case to save that ended its process in that way."""
+    return SavedCase(case=case, why=f"crash: {how}", seen=Seen(ending=how), where=dict(where), found=found)
+
+
+def shrunk(saved: SavedCase, outside: Outside, clock: Callable[[], float] = time.monotonic) -> SavedCase:
+    """Return the smallest case found that ends its process in the same way.
+
+    Each is judged in a fresh process. A crash that does not come again there is returned as it is: it was
+    killed from outside, or what ran before it had its part.
+    """
+    deadline = clock() + _LONGEST_SECONDS
+    features = features_beyond(saved.case)
+
+    def crashes_alike(case: c.Case) -> bool:
+        if clock() > deadline or not features_beyond(case) <= features:
+            return False
+        try:
+            return outside.judge(case) == Ended(saved.seen.ending)
+        except HarnessError:
+            return False
+
+    if not crashes_alike(saved.case):
+        return msgspec.structs.replace(saved, why=f"{saved.why} (not when judged again, alone)")
+    smallest = reduce(saved.case, crashes_alike, _MOST)
+    if smallest == saved.case:
+        return saved
+    return msgspec.structs.replace(
+        saved, case=smallest, why=f"{saved.why} (made smaller from {saved.case.fingerprint})"
+    )

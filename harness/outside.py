@@ -1,0 +1,118 @@
+"""Outside: cases are judged in a process of its own, which any of them may end.
+
+Whatever a case does to that process, the next one is judged in a fresh one: a GPU whose context is broken
+answers nothing right any more.
+"""
+
+from __future__ import annotations
+
+import functools
+from multiprocessing.connection import Connection
+from types import TracebackType
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+
+from harness.crew import Crew, ending, obituary
+from harness.errors import HarnessError, HarnessFault
+from harness.messages import Broken, Ready
+
+if TYPE_CHECKING:
+    from harness import case as c
+    from harness.target import Target
+    from harness.verdict import Verdict
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """In place of a verdict: how the process ended that judged the case."""
+
+    how: str
+
+
+Said: TypeAlias = "Verdict | Broken | Ended"
+"""What came of a case, by the process itself or by its end."""
+
+
+class Outside:
+    """Judges cases on a target, in a process that is started when it is needed first.
+
+    Args:
+        target: what is tested.
+        case_timeout: seconds after which a case is taken to hang.
+    """
+
+    def __init__(self, target: Target, case_timeout: float) -> None:
+        self._timeout = case_timeout
+        self._crew = Crew(functools.partial(_judge_all, target), self)
+        self._worker: Connection | None = None
+        self._said: Said | None = None
+
+    def __enter__(self) -> Outside:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._crew.end()
+
+    def judge(self, case: c.Case) -> Verdict | Ended:
+        """Return the verdict on a case, or how the process ended; raises what the harness raised there."""
+        worker = self._worker or self._start()
+        self._said = None
+        self._crew.tell(worker, case)
+        while (said := self._heard()) is None:
+            if worker in self._crew.silent_for(self._timeout):
+                self._crew.dismiss(worker)
+                self._worker = None
+                return Ended(overdue(self._timeout))
+            self._crew.listen()
+        if isinstance(said, Broken):
+            raise said.error()
+        return said
+
+    def _heard(self) -> Said | None:
+        return self._said
+
+    def _start(self) -> Connection:
+        self._crew.start(1)
+        self._said = None
+        while (worker := self._worker) is None:
+            self._crew.listen()
+            if isinstance(self._said, Broken):
+                raise self._said.error()
+        return worker
+
+    def hear(self, worker: Connection, message: Ready | Said) -> None:
+        """Take note of what the process says."""
+        if isinstance(message, Ready):
+            self._worker = worker
+        else:
+            self._said = message
+
+    def bury(self, _worker: Connection, exit_code: int | None) -> None:
+        """Take note that the process has ended."""
+        if self._worker is None and self._said is None:
+            raise HarnessFault(obituary(exit_code))
+        self._worker = None
+        self._said = self._said or Ended(ending(exit_code))
+
+
+def overdue(seconds: float) -> str:
+    """Return in words that a case hung."""
+    return f"not at its end after {seconds:g} seconds"
+
+
+def _judge_all(target: Target, connection: Connection) -> None:
+    """Judge what comes, until nothing more does."""
+    try:
+        session = target.open()
+        connection.send(Ready(target.where(session), session.backend.reason))
+        while (case := connection.recv()) is not None:
+            connection.send(session.judge(case))
+    except HarnessError as error:
+        connection.send(Broken(str(error), error.exit_code))
+    except (EOFError, BrokenPipeError):
+        raise
+    except Exception as error:
+        connection.send(Broken(f"{type(error).__name__}: {error}", HarnessFault.exit_code))
+        raise

@@ -1,0 +1,42 @@
+"""The plan of a campaign, and what comes of it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from harness import case as c
+from harness.corpus import SavedCase
+from harness.errors import HarnessError
+from harness.tally import Tally
+from harness.target import Target
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a campaign is to do. ``seconds`` is how long cases are drawn, counted from the first one."""
+
+    target: Target = Target()
+    domain: str = "contract"
+    seed: int
+    cases: int
+    seconds: float | None = None
+    workers: int = 0
+    """Processes; 0 for none but this one, which a case may then take down with it."""
+    case_timeout: float = 120.0
+    """Seconds after which a case is taken to hang; the slowest, the first on a GPU, take a few."""
+
+
+class Outcome(msgspec.Struct):
+    """What came of a campaign, as far as it got: until its end, an interruption or a fault."""
+
+    tally: Tally = msgspec.field(default_factory=Tally)
+    found: dict[str, SavedCase] = {}
+    """The smallest case of each kind of failure."""
+    crashed: dict[str, SavedCase] = {}
+    """The cases that ended the process that judged them, or did not come to an end, by their fingerprints."""
+    where: dict[str, str] = {}
+    reason: str = ""
+    """Why this backend."""
+    interrupted: bool = False
+    fault: HarnessError | None = None
+    faulty_case: c.Case | None = None
+    """The case on which the harness failed, where there is one."""
