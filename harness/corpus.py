@@ -150,11 +150,11 @@ def load_folder(folder: Path) -> list[tuple[Path, SavedCase]]:
     return [(path, load(path)) for path in paths]
 
 
-def load_all(path: Path) -> list[SavedCase]:
+def load_files(path: Path) -> list[tuple[Path, SavedCase]]:
     """Read a saved case, or all those of a folder; raises InvalidInput for a folder without any."""
     if not path.is_dir():
-        return [load(path)]
-    found = [saved for _, saved in load_folder(path)]
+        return [(path, load(path))]
+    found = load_folder(path)
     if not found:
         raise InvalidInput(f"{path}: there are no saved cases (*.json) in this folder.")
     return found

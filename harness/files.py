@@ -125,6 +125,14 @@ def write_new(path: Path, data: bytes) -> None:
             temporary.unlink()
 
 
+def remove(path: Path) -> None:
+    """Remove a file; raises InvalidInput where the user may not."""
+    try:
+        path.unlink()
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be removed ({error.strerror or error}).") from error
+
+
 def _link(temporary: Path, path: Path) -> None:
     try:
         path.hardlink_to(temporary)

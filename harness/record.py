@@ -164,7 +164,7 @@ def load_cases(path: Path) -> list[c.Case]:
         lines = files.read(path, MAX_BYTES).splitlines()
         if _begins_a_record(lines):
             return [entry.case for entry in _record(path, lines).entries]
-    return [saved.case for saved in corpus.load_all(path)]
+    return [saved.case for _, saved in corpus.load_files(path)]
 
 
 def _begins_a_record(lines: Sequence[bytes]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,39 +13,61 @@ from harness.exits import VIOLATED, complain, quiet
 from harness.options import PATH, case_timeout_option, target_options
 from harness.target import Target
 
+if TYPE_CHECKING:
+    from harness.corpus import SavedCase
+
+_FAILS = ("violated", "reproduced", "changed")
+
 
 @click.command()
-@click.argument("paths", nargs=-1, required=True, type=PATH)
+@click.argument("cases", nargs=-1, required=True, type=PATH)
+@click.option(
+    "--corpus", "folder", type=PATH, default=Path("corpus"), help="Where a fingerprint is looked for."
+)
+@click.option("--prune", is_flag=True, help="Remove the files of cases that are fixed.")
 @case_timeout_option
 @target_options
-def replay(paths: tuple[Path, ...], case_timeout: float, **target: Any) -> int:
-    """Judge saved cases again: files, or folders of them.
+def replay(cases: tuple[Path, ...], folder: Path, case_timeout: float, *, prune: bool, **target: Any) -> int:
+    """Judge saved cases again: files, folders of them, or fingerprints.
 
-    A case that was saved because it ended its process is judged in a process of its own.
+    Each is reproduced, fixed, changed (it fails in another way), or cannot run here; one that was saved for
+    no failure held, or is violated. A case that was saved because it ended its process is judged in a
+    process of its own.
     """
     wanted = Target(**target)
     from harness import corpus
+    from harness.replay import find
 
-    cases = [saved for path in paths for saved in corpus.load_all(path)]
+    files = [file for name in cases for file in corpus.load_files(find(name, folder))]
     wanted.check()
-    from harness.outside import Ended, Outside
-    from harness.report import crash_lines, replay_lines
+    from harness.outside import Outside
+    from harness.replay import became
+    from harness.report import replay_lines
 
-    violated = refused = 0
+    failed = refused = 0
     opened = functools.cache(wanted.open)
     with quiet(), Outside(wanted, case_timeout) as outside:
-        for saved in cases:
+        for path, saved in files:
             judge = outside.judge if saved.seen.ending else opened().judge
             try:
-                verdict = judge(saved.case)
+                answer = judge(saved.case)
             except CannotRunHere as error:
-                refused = complain(f"not run: {saved.case.fingerprint}: {error}", error.exit_code)
+                refused = complain(f"cannot run here: {saved.case.fingerprint}: {error}", error.exit_code)
                 continue
-            if isinstance(verdict, Ended):
-                violated += 1
-                lines = crash_lines(saved, verdict.how)
-            else:
-                violated += not verdict.held
-                lines = replay_lines(saved, verdict)
-            click.echo("\n".join(lines))
-    return VIOLATED if violated else refused
+            word = became(saved, answer)
+            failed += word in _FAILS
+            click.echo("\n".join(replay_lines(saved, answer, word)))
+            if prune and word == "fixed":
+                _remove(path, saved, wanted.where(opened()))
+    return VIOLATED if failed else refused
+
+
+def _remove(path: Path, saved: SavedCase, where: dict[str, str]) -> None:
+    """Remove the file of a fixed case, unless it was judged in another way than it was saved."""
+    from harness import files
+    from harness.replay import obstacle
+
+    why = obstacle(saved, where)
+    if why is None:
+        files.remove(path)
+    click.echo(f"  removed {path}" if why is None else f"  kept: {why}")

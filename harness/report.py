@@ -18,6 +18,7 @@ from harness.beyond import BEYOND
 from harness.corpus import SavedCase
 from harness.features import CATALOGUE
 from harness.files import printable
+from harness.outside import Ended
 from harness.sentence import describe
 from harness.violations import ORACLES
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from harness.campaign import Failure
     from harness.plan import Outcome, Plan
     from harness.record import Disagreement
+    from harness.replay import Became
     from harness.survey import Row
     from harness.tally import Tally
     from harness.verdict import Verdict
@@ -58,24 +60,24 @@ def violation_lines(violations: Iterable[Violation]) -> list[str]:
     return [printable(f"  {violation}") for violation in violations]
 
 
-def replay_lines(saved: SavedCase, verdict: Verdict) -> list[str]:
-    """Return what a replayed case did, and if it failed, why it was kept."""
-    violations = verdict.violations
-    word = "violated" if violations else "held"
-    lines = [f"{word} {saved.case.fingerprint} {describe(saved.case)}", *violation_lines(violations)]
-    if verdict.direct_error is not None and not violations:
-        error = verdict.direct_error
-        lines.append(printable(f"  both runs raised {error.type} in step {error.step}: little was compared"))
-    if saved.where and (violations or saved.seen.violations):
+def replay_lines(saved: SavedCase, answer: Verdict | Ended, word: Became) -> list[str]:
+    """Return what has become of a saved case, and if it fails, why it was kept."""
+    lines = [f"{word} {saved.case.fingerprint} {describe(saved.case)}"]
+    if isinstance(answer, Ended):
+        lines.append(printable(f"  ended its process: {answer.how}"))
+    else:
+        lines += violation_lines(answer.violations)
+        error = answer.direct_error
+        if error is not None and not answer.violations:
+            lines.append(
+                printable(f"  both runs raised {error.type} in step {error.step}: little was compared")
+            )
+    fails = isinstance(answer, Ended) or not answer.held
+    if saved.where and (fails or word == "fixed"):
         lines.append(printable(f"  first seen with {_pairs(saved.where)}"))
-    if violations and saved.why:
+    if fails and saved.why:
         lines.append(printable(f"  kept because: {saved.why}"))
     return lines
-
-
-def crash_lines(saved: SavedCase, how: str) -> list[str]:
-    """Return how a replayed case ended its process."""
-    return [f"crashed {saved.case.fingerprint} {describe(saved.case)}", printable(f"  {how}")]
 
 
 def disagreement_lines(disagreement: Disagreement) -> list[str]:

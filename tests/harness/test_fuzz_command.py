@@ -35,7 +35,7 @@ def test_a_failing_campaign_gives_the_command_that_replays(tmp_path: Path) -> No
     assert Path(words[4]).parent == tmp_path / "corpus"
     replayed = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, check=False, timeout=120)  # noqa: S603
     assert replayed.returncode == 1
-    assert replayed.stdout.startswith(f"violated {Path(words[4]).stem} ")
+    assert replayed.stdout.startswith(f"reproduced {Path(words[4]).stem} ")
 
 
 def test_what_cannot_be_saved_is_still_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,9 +61,10 @@ def test_a_case_that_ends_its_process_is_saved_apart_and_ends_with_1(tmp_path: P
     path = min(paths)
     assert f"replay {path}" in result.stdout
     again = here("replay", path, "--checkpointer", "tests.harness.planted:dies")
-    assert (again.exit_code, again.stdout.splitlines()[-1]) == (1, "  exit code 17")
-    assert again.stdout.startswith(f"crashed {path.stem} ")
-    assert here("replay", path).stdout.startswith(f"held {path.stem} ")
+    assert again.exit_code == 1
+    assert again.stdout.startswith(f"reproduced {path.stem} ")
+    assert again.stdout.splitlines()[1] == "  ended its process: exit code 17"
+    assert here("replay", path).stdout.startswith(f"fixed {path.stem} ")
 
 
 def test_a_fault_of_the_harness_ends_with_3_and_keeps_the_case(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ LAYERS = [
         "target",
         "timeline",
     },
-    {"crashes", "minimize"},
+    {"crashes", "minimize", "replay"},
     {"script_text"},
     {"script_imports", "script_modules", "script_schedule"},
     {"script_graph", "script_model"},

@@ -84,7 +84,10 @@ def test_a_stranger_cannot_steer_the_terminal() -> None:
     violation = Violation(oracle="outputs", message=evil, iteration=0, module=evil)
     saved = SavedCase(case=CASE, why=evil, where={evil: evil}, seen=Seen(violations=(violation,)))
     verdict = Verdict(fingerprint=CASE.fingerprint, violations=(violation,))
-    lines = [*report.replay_lines(saved, verdict), *report.failure_text(saved, None).splitlines()]
+    lines = [
+        *report.replay_lines(saved, verdict, "reproduced"),
+        *report.failure_text(saved, None).splitlines(),
+    ]
     lines += report.disagreement_lines(Disagreement(CASE, (evil,)))
     assert all(line.isprintable() for line in lines)
     assert "held" not in lines
@@ -92,14 +95,14 @@ def test_a_stranger_cannot_steer_the_terminal() -> None:
 
 def test_a_held_case_takes_one_line() -> None:
     verdict = Verdict(fingerprint=CASE.fingerprint, violations=())
-    lines = report.replay_lines(from_failure(FAILURE), verdict)
+    lines = report.replay_lines(SavedCase(case=CASE), verdict, "held")
     assert lines == [f"held {CASE.fingerprint} {describe(CASE)}"]
 
 
 def test_a_case_that_raises_in_both_runs_is_not_passed_off_as_good() -> None:
     error = RunError(1, "Backward", 0, "RuntimeError", "boom")
     verdict = Verdict(fingerprint=CASE.fingerprint, violations=(), direct_error=error)
-    _, told = report.replay_lines(from_failure(FAILURE), verdict)
+    _, told = report.replay_lines(from_failure(FAILURE), verdict, "held")
     assert told == "  both runs raised RuntimeError in step 1: little was compared"
 
 

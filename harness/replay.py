@@ -1,0 +1,62 @@
+"""A replay: what has become of a saved case since it was saved."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from harness.errors import InvalidInput
+from harness.outside import Ended
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from harness.corpus import SavedCase
+    from harness.verdict import Verdict
+
+Became: TypeAlias = Literal["held", "violated", "reproduced", "fixed", "changed"]
+"""``reproduced``: violated, or crashed, in one of the ways it was saved for; ``changed``: in others alone;
+``fixed``: no longer. Of a case saved for nothing that was seen: ``held`` or ``violated``."""
+
+_FINGERPRINT = re.compile("[0-9a-f]{4,}")
+_DECIDES = ("backend", "te_mode", "checkpointer")
+"""What must be as it was for a case that holds to be fixed, and not merely judged elsewhere."""
+
+
+def became(saved: SavedCase, answer: Verdict | Ended) -> Became:
+    """Return what has become of a saved case, given what came of it now."""
+    was = {violation.signature for violation in saved.seen.violations}
+    if saved.seen.ending:
+        was.add(saved.seen.ending)
+    if isinstance(answer, Ended):
+        now = {answer.how}
+    else:
+        now = {violation.signature for violation in answer.violations}
+    if not was:
+        return "violated" if now else "held"
+    if not now:
+        return "fixed"
+    return "reproduced" if was & now else "changed"
+
+
+def obstacle(saved: SavedCase, where: Mapping[str, str]) -> str | None:
+    """Return why a case that no longer fails may not be taken for fixed; None where it may."""
+    for name in _DECIDES:
+        if saved.where.get(name) != where.get(name):
+            return f"it was seen with {name} {saved.where.get(name)}"
+    return None
+
+
+def find(name: Path, folder: Path) -> Path:
+    """Return the file of a case that is named by a path, or by how its fingerprint begins.
+
+    A fingerprint is looked for in a folder and those in it. A name that is neither is returned as it is.
+    Raises InvalidInput where several cases begin so.
+    """
+    if name.exists() or not _FINGERPRINT.fullmatch(str(name)):
+        return name
+    found = sorted(folder.rglob(f"{name}*.json"))
+    if len({path.name for path in found}) > 1:
+        raise InvalidInput(f"{name}: {len(found)} cases in {folder} begin so; give more of the fingerprint.")
+    return found[0] if found else name
