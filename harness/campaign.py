@@ -101,10 +101,14 @@ def kind_of(case: c.Case, verdict: Verdict, issues: Sequence[Issue] = ()) -> str
     return nearest.signature
 
 
-def chunks(cases: int, seed: int) -> Iterator[tuple[int, int]]:
-    """Yield (seed, number of cases) of each chunk of a campaign."""
-    for number, start in enumerate(range(0, cases, CHUNK)):
-        yield seed * _MOST_CHUNKS + number, min(CHUNK, cases - start)
+def chunks(cases: int, seed: int, shard: tuple[int, int] = (1, 1)) -> Iterator[tuple[int, int]]:
+    """Yield (seed, number of cases) of each chunk of a campaign, or of one shard of it: the I-th of N.
+
+    Chunks go to the shards in turn, so that shards share no seed and are of one size but for a chunk.
+    """
+    index, of = shard
+    for start in range((index - 1) * CHUNK, cases, of * CHUNK):
+        yield seed * _MOST_CHUNKS + start // CHUNK, min(CHUNK, cases - start)
 
 
 def run_chunk(

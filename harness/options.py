@@ -6,12 +6,16 @@ import functools
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from harness import releases
+from harness.errors import InvalidInput
 from harness.te_mode import is_te_mode
+
+if TYPE_CHECKING:
+    from strategies.domains import Domain
 
 _DIGITS = 6
 """Of a number of workers, at most."""
@@ -31,6 +35,16 @@ def finite(_context: click.Context, _parameter: click.Parameter, value: float | 
     if value is not None and not math.isfinite(value):
         raise click.BadParameter(f"{value} is not a number of seconds.")
     return value
+
+
+def shard_of(_context: click.Context, _parameter: click.Parameter, value: str) -> tuple[int, int]:
+    """Return the I-th of N shards, from ``I/N``."""
+    index, slash, of = value.partition("/")
+    if not slash or not all(part.isdecimal() and len(part) <= _DIGITS for part in (index, of)):
+        raise click.BadParameter(f"{value!r} is not of the form I/N.")
+    if not 1 <= int(index) <= int(of):
+        raise click.BadParameter(f"{value!r} is not one from 1/N to N/N.")
+    return int(index), int(of)
 
 
 def te_mode(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
@@ -119,3 +133,12 @@ def target_options(command: Callable[..., int]) -> Callable[..., int]:
     ):
         command = option(command)
     return command
+
+
+def domain_of(name: str) -> Domain:
+    """Return the domain of that name; raises InvalidInput where there is none."""
+    from strategies.domains import DOMAINS
+
+    if name not in DOMAINS:
+        raise InvalidInput(f"there is no domain {name!r}: choose one of {', '.join(sorted(DOMAINS))}.")
+    return DOMAINS[name]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
 from harness import case as c
+from harness.campaign import chunks
 from harness.corpus import SavedCase
 from harness.errors import HarnessError
 from harness.tally import Tally
@@ -18,11 +21,19 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     domain: str = "contract"
     seed: int
     cases: int
+    """Of all shards together."""
+    shard: tuple[int, int] = (1, 1)
+    """Which part of the cases is drawn here: the I-th of N."""
     seconds: float | None = None
     workers: int = 0
     """Processes; 0 for none but this one, which a case may then take down with it."""
     case_timeout: float = 120.0
     """Seconds after which a case is taken to hang; the slowest, the first on a GPU, take a few."""
+
+    @property
+    def chunks(self) -> Iterator[tuple[int, int]]:
+        """The seed and the number of cases of each chunk that is drawn here."""
+        return chunks(self.cases, self.seed, self.shard)
 
 
 class Outcome(msgspec.Struct):

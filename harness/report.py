@@ -176,7 +176,7 @@ def summary(plan: Plan, outcome: Outcome) -> None:
     if tally.known:
         _counts("known issue", tally.known, sorted(tally.known), tally.cases)
     rows = {
-        "cases": f"{tally.cases} of the domain {plan.domain}, seed {plan.seed}",
+        "cases": f"{tally.cases} of the domain {plan.domain}, seed {plan.seed}{_shard(plan)}",
         "time": f"{tally.seconds:.1f} s, {_speed(tally)}, {_count(plan.workers, 'worker')}",
         "backend": f"{where.get('backend')} ({outcome.reason}), {where.get('device')}",
         "TE": f"{where.get('transformer_engine')}, {where.get('te_mode')}, {where.get('checkpointer')}",
@@ -256,6 +256,11 @@ def _counts(title: str, counted: Counter[str], names: Sequence[str], total: int)
         grid.add_row(name, str(counted[name]), share, style=None if counted[name] else "dim")
     console.print(grid)
     console.print()
+
+
+def _shard(plan: Plan) -> str:
+    index, of = plan.shard
+    return "" if of == 1 else f", shard {index} of {of}"
 
 
 def _rate(tally: Tally) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import math
+import itertools
 import os
 import signal
 import tempfile
@@ -25,7 +25,7 @@ import msgspec
 
 from harness import case as c
 from harness import corpus, inflight
-from harness.campaign import CHUNK, chunks, size_of
+from harness.campaign import size_of
 from harness.crashes import crash, shrunk
 from harness.crew import Crew, ending, obituary
 from harness.errors import HarnessError, HarnessFault
@@ -52,7 +52,7 @@ class _Supervisor:
     def __init__(self, plan: Plan, on_progress: Callable[[Tally], None]) -> None:
         self.outcome = Outcome()
         self._plan = plan
-        self._chunks = chunks(plan.cases, plan.seed)
+        self._chunks = plan.chunks
         self._on_progress = on_progress
         self._again: list[Chunk] = []
         self._started: float | None = None
@@ -192,9 +192,9 @@ def default_workers() -> int:
     return os.cpu_count() or 1
 
 
-def useful_workers(wanted: int, cases: int) -> int:
+def useful_workers(wanted: int, plan: Plan) -> int:
     """Return how many of so many workers find a chunk to judge."""
-    return min(wanted, math.ceil(cases / CHUNK))
+    return sum(1 for _ in itertools.islice(plan.chunks, wanted))
 
 
 class _Foreman:

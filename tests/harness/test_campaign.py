@@ -163,6 +163,27 @@ def test_chunks_add_up_and_have_seeds_of_their_own() -> None:
     assert len(seeds) == 4
 
 
+@pytest.mark.parametrize("of", [1, 2, 3, 5])
+def test_shards_share_all_chunks_of_a_campaign_between_them(of: int) -> None:
+    cases = 4 * CHUNK + 7
+    shards = [list(chunks(cases, 100, (index, of))) for index in range(1, of + 1)]
+    assert sorted(chunk for shard in shards for chunk in shard) == list(chunks(cases, 100))
+    assert max(map(len, shards)) - min(map(len, shards)) <= 1
+
+
+def test_a_tally_forgets_what_is_taken_back() -> None:
+    case = c.Case(graph=c.Autocast(c.Region(c.Linear())), schedule=(c.Forward(), c.Backward()))
+    violation = Violation(oracle="pairing", message="popped another", iteration=0)
+    verdict = Verdict(fingerprint="", violations=(violation,), evaluated=("pairing",))
+    once, twice = Tally(), Tally()
+    for tally in (once, twice, twice):
+        tally.count(case, verdict)
+    twice.take_back(once)
+    assert twice == once
+    twice.take_back(once)
+    assert twice == Tally()
+
+
 def test_a_tally_counts_cases_features_and_oracles() -> None:
     tally = Tally()
     case = c.Case(graph=c.Autocast(c.Region(c.Linear())), schedule=(c.Forward(), c.Backward()))

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import click
 import pytest
+from msgspec.structs import replace
 
-from harness import backends, doctor
+from harness import backends, doctor, workers
 from harness import case as c
 from harness.cli import main
 from harness.errors import ReleaseLacks
@@ -29,6 +30,11 @@ from tests.harness.commands import CASE, PLANTED, ROOT, complaint, fuzz, here, i
         (["fuzz", "--cases", "many"], "'many' is not a valid integer"),
         (["fuzz", "--workers", "0"], "neither auto nor a number from 1 on"),
         (["fuzz", "--workers", "all"], "neither auto nor a number from 1 on"),
+        (["fuzz", "--shard", "2"], "'2' is not of the form I/N"),
+        (["fuzz", "--shard", "0/2"], "is not one from 1/N to N/N"),
+        (["fuzz", "--shard", "3/2"], "is not one from 1/N to N/N"),
+        (["fuzz", "--shard", "2/2", "--cases", "5"], "of 5 cases none is left for it"),
+        (["fuzz", "--case-timeout", "0"], "0.0 is not in the range x>0"),
         (["fuzz", "--seconds", "0"], "0.0 is not in the range x>0"),
         (["fuzz", "--seconds", "nan"], "nan is not a number of seconds"),
         (["fuzz", "--seed", "-1"], "-1 is not in the range"),
@@ -93,6 +99,9 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ReleaseLacks("2.1.0", "the module Linear")
 
     monkeypatch.setattr(Session, "judge", refuse)
+    run_campaign = workers.run
+    # In this process, where that session is.
+    monkeypatch.setattr(workers, "run", lambda plan, show: run_campaign(replace(plan, workers=0), show))
 
 
 @pytest.mark.usefixtures("nothing_runs")

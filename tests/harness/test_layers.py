@@ -86,6 +86,7 @@ LAYERS = [
     {
         "bisect_command",
         "explain_command",
+        "fuzz_command",
         "known_issues_commands",
         "minimize_command",
         "museum_commands",

@@ -33,7 +33,6 @@ def facts(outcome: Outcome) -> tuple[object, ...]:
 
 def test_two_workers_come_to_the_outcome_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(campaign, "CHUNK", 3)
-    monkeypatch.setattr(workers, "CHUNK", 3)
     alone = workers.run(plan("refuses", cases=7))
     shared = workers.run(plan("refuses", cases=7, workers=2))
     assert facts(alone) == facts(shared)
@@ -142,9 +141,10 @@ def test_it_is_said_where_a_campaign_ran() -> None:
 
 
 def test_no_worker_is_started_for_nothing() -> None:
-    assert workers.useful_workers(16, 4) == 1
-    assert workers.useful_workers(16, 10 * campaign.CHUNK) == 10
-    assert workers.useful_workers(2, 10**9) == 2
+    assert workers.useful_workers(16, plan(cases=4)) == 1
+    assert workers.useful_workers(16, plan(cases=10 * campaign.CHUNK)) == 10
+    assert workers.useful_workers(16, plan(cases=10 * campaign.CHUNK, shard=(2, 5))) == 2
+    assert workers.useful_workers(2, plan(cases=10**9)) == 2
 
 
 def test_there_is_a_worker_by_default() -> None:

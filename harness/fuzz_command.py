@@ -1,0 +1,164 @@
+"""The command ``te-harness fuzz``."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from harness.errors import CannotRunHere, HarnessError, InvalidInput
+from harness.exits import HELD, INTERRUPTED, VIOLATED, complain
+from harness.options import (
+    PATH,
+    SEED,
+    case_timeout_option,
+    domain_of,
+    domain_option,
+    finite,
+    number_or_auto,
+    shard_of,
+    target_options,
+)
+from harness.target import Target
+
+if TYPE_CHECKING:
+    from harness.corpus import SavedCase
+    from harness.plan import Outcome, Plan
+
+DEFAULT_CASES = 2000
+_UNLIMITED = 10**9
+
+
+@click.command()
+@domain_option
+@click.option(
+    "--cases", type=click.IntRange(min=1), help=f"{DEFAULT_CASES}, or as many as fit into --seconds."
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    callback=finite,
+    help="Draw no further case after this time; what failed is still shrunk.",
+)
+@click.option(
+    "--shard", callback=shard_of, default="1/1", metavar="I/N", help="Draw the I-th of N parts of the cases."
+)
+@click.option("--workers", callback=number_or_auto, default="auto", help="Processes, or auto: one per core.")
+@case_timeout_option
+@click.option("--seed", type=SEED, help="Random if not given, and always printed.")
+@target_options
+@click.option("--corpus", type=PATH, default=Path("corpus"), help="Where failing cases are saved.")
+@click.option("--json", "json_file", type=PATH, help="A new file for the whole report.")
+def fuzz(
+    domain: str,
+    cases: int | None,
+    seconds: float | None,
+    shard: tuple[int, int],
+    workers: int | None,
+    case_timeout: float,
+    seed: int | None,
+    corpus: Path,
+    json_file: Path | None,
+    **options: Any,
+) -> int:
+    """Draw cases, judge each, and shrink, save and report what fails."""
+    domain_of(domain)
+    from harness import files
+
+    files.check_free(json_file)
+    files.check_folder(corpus)
+    target = Target(**options)
+    target.check()
+    from harness import workers as processes
+    from harness.plan import Plan
+    from harness.report import Progress
+
+    plan = Plan(
+        target=target,
+        domain=domain,
+        seed=secrets.randbits(32) if seed is None else seed,
+        cases=cases or (DEFAULT_CASES if seconds is None else _UNLIMITED),
+        shard=shard,
+        seconds=seconds,
+        case_timeout=case_timeout,
+    )
+    useful = processes.useful_workers(workers or processes.default_workers(), plan)
+    if not useful:
+        raise InvalidInput(f"--shard {shard[0]}/{shard[1]}: of {plan.cases} cases none is left for it.")
+    plan = msgspec.structs.replace(plan, workers=useful)
+    click.echo(f"te-harness: seed {plan.seed}", err=True)
+    total = None if plan.cases == _UNLIMITED else sum(size for _, size in plan.chunks)
+    with Progress(total) as progress:
+        outcome = processes.run(plan, progress)
+    return _conclude(plan, outcome, corpus, json_file)
+
+
+def _conclude(plan: Plan, outcome: Outcome, corpus: Path, json_file: Path | None) -> int:
+    """Save and show what came of a campaign, and return the exit code."""
+    from harness import files, report
+
+    # Files first: whoever reads the output may stop reading.
+    saved = {kind: _save(corpus, found) for kind, found in sorted(outcome.found.items())}
+    # Apart: a folder of cases is replayed in one process, which any of these would end.
+    crashes = {name: _save(corpus / "crashes", found) for name, found in outcome.crashed.items()}
+    unwritten: HarnessError | None = None
+    if json_file is not None:
+        try:
+            files.write_new(json_file, report.campaign_json(plan, outcome, saved, crashes))
+        except HarnessError as error:
+            # Somebody took the name meanwhile: what was found is shown all the same.
+            unwritten = error
+    if outcome.tally.drawn or outcome.crashed:
+        report.summary(plan, outcome)
+    for kind, path in saved.items():
+        command = plan.target.replay_command(path) if path else None
+        click.echo(f"\n{kind}\n{report.failure_text(outcome.found[kind], path, command)}")
+    for name, path in crashes.items():
+        command = plan.target.replay_command(path) if path else None
+        found = outcome.crashed[name]
+        click.echo(f"\n{found.why}\n{report.failure_text(found, path, command)}")
+    if outcome.fault is not None:
+        _keep_faulty_case(plan, outcome, corpus)
+        raise outcome.fault
+    if unwritten is not None:
+        raise unwritten
+    return _exit_code(plan, outcome)
+
+
+def _exit_code(plan: Plan, outcome: Outcome) -> int:
+    if outcome.tally.violations or outcome.crashed:
+        return VIOLATED
+    if outcome.interrupted:
+        return INTERRUPTED
+    if not outcome.tally.cases and outcome.tally.lacking:
+        raise CannotRunHere("this Transformer Engine can run none of the cases drawn: use a newer release.")
+    if not outcome.tally.cases:
+        raise InvalidInput(f"no case was judged in {plan.seconds} seconds; give it more --seconds.")
+    return HELD
+
+
+def _save(folder: Path, saved: SavedCase) -> Path | None:
+    """Save a case; where that fails, say so and go on, since what was found must still be shown."""
+    from harness import corpus
+
+    try:
+        return corpus.save(folder, saved)
+    except HarnessError as error:
+        complain(str(error), error.exit_code)
+        return None
+
+
+def _keep_faulty_case(plan: Plan, outcome: Outcome, folder: Path) -> None:
+    from harness import corpus
+
+    if outcome.faulty_case is None:
+        return
+    found = corpus.Found(seed=plan.seed, domain=plan.domain)
+    why = f"the harness failed: {outcome.fault}"
+    saved = corpus.SavedCase(case=outcome.faulty_case, why=why, where=outcome.where, found=found)
+    path = _save(folder / "faults", saved)
+    if path is not None:
+        click.echo(f"the case is saved; replay with: {plan.target.replay_command(path)}", err=True)
