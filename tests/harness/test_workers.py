@@ -31,6 +31,12 @@ def facts(outcome: Outcome) -> tuple[object, ...]:
     return tally.cases, tally.features, tally.oracles, tally.violations, outcome.found, outcome.fault
 
 
+@pytest.fixture
+def unshrunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Crashes stay as they were drawn: how they are made smaller is shown elsewhere, and takes long."""
+    monkeypatch.setattr(workers, "shrunk", lambda saved, _outside: saved)
+
+
 def test_two_workers_come_to_the_outcome_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(campaign, "CHUNK", 3)
     alone = workers.run(plan("refuses", cases=7))
@@ -40,6 +46,7 @@ def test_two_workers_come_to_the_outcome_of_one(monkeypatch: pytest.MonkeyPatch)
     assert list(alone.found) == ["same errors: ValueError"]
 
 
+@pytest.mark.usefixtures("unshrunk")
 @pytest.mark.parametrize(
     ("checkpointer", "how"),
     [
@@ -57,6 +64,7 @@ def test_a_case_that_ends_its_process_or_hangs_is_named(checkpointer: str, how: 
     assert multiprocessing.active_children() == []
 
 
+@pytest.mark.usefixtures("unshrunk")
 def test_a_worker_that_is_killed_is_replaced_and_all_other_cases_are_counted_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,6 +78,7 @@ def test_a_worker_that_is_killed_is_replaced_and_all_other_cases_are_counted_onc
     assert outcome.fault is None
 
 
+@pytest.mark.usefixtures("unshrunk")
 def test_too_many_crashes_end_the_campaign(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "_MOST_CRASHES", 1)
     outcome = workers.run(plan("dies", cases=3, workers=1))
