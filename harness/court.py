@@ -15,7 +15,6 @@ from harness.campaign import SHRUNK_ROUNDS, Failure, JudgingFault, chunks, round
 from harness.errors import HarnessError, HarnessFault
 from harness.mutants import find
 from harness.mutation import Planted
-from harness.record import draw
 from harness.session import Session
 from harness.te_mode import with_mutant
 from harness.trial import Trial
@@ -44,12 +43,17 @@ class Cases:
     """The cases of a campaign, in the order in which any campaign of that seed and number draws them.
 
     They are numbered from 1 on.
+
+    Args:
+        strategy: the domain.
+        drawn: what ``record.draw`` gives of it: that takes seconds, and is done once for all workers.
+        seed: with which they were drawn.
     """
 
-    def __init__(self, strategy: SearchStrategy[c.Case], cases: int, seed: int) -> None:
+    def __init__(self, strategy: SearchStrategy[c.Case], drawn: Sequence[c.Case], seed: int) -> None:
         self.strategy = strategy
-        self._drawn = draw(strategy, cases, seed)
-        self._chunks = list(chunks(cases, seed))
+        self._drawn = drawn
+        self._chunks = list(chunks(len(drawn), seed))
 
     def __getitem__(self, number: int) -> c.Case:
         return self._drawn[number - 1]
@@ -59,7 +63,7 @@ class Cases:
         """The cases' numbers."""
         return range(1, len(self._drawn) + 1)
 
-    def chunk_of(self, number: int) -> tuple[int, int, list[c.Case]]:
+    def chunk_of(self, number: int) -> tuple[int, int, Sequence[c.Case]]:
         """Return the seed and size of a case's chunk, and the cases that are drawn before it there."""
         last = 0
         for seed, size in self._chunks:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import functools
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from harness import reach
+from harness import reach, record
 from harness.crew import Crew, Work, obituary
 from harness.errors import HarnessError, HarnessFault
 from harness.messages import Broken
@@ -27,6 +27,7 @@ from harness.violations import ORACLES
 from harness.workers import interruptible
 
 if TYPE_CHECKING:
+    from harness import case as c
     from harness.reach import Reach
 
 DOMAIN = "contract"
@@ -76,9 +77,9 @@ class Outcome(msgspec.Struct):
 # --- A worker ----------------------------------------------------------------------------------------
 
 
-def _work(plan: Plan, connection: Connection) -> None:
+def _work(plan: Plan, drawn: Sequence[c.Case], connection: Connection) -> None:
     try:
-        _serve(plan, connection)
+        _serve(plan, drawn, connection)
     except HarnessError as error:
         connection.send(Broken(str(error), error.exit_code))
     except (EOFError, BrokenPipeError):
@@ -88,7 +89,7 @@ def _work(plan: Plan, connection: Connection) -> None:
         raise
 
 
-def _serve(plan: Plan, connection: Connection) -> None:
+def _serve(plan: Plan, drawn: Sequence[c.Case], connection: Connection) -> None:
     from strategies.domains import DOMAINS
 
     target = Target(backend="cpu")
@@ -98,7 +99,7 @@ def _serve(plan: Plan, connection: Connection) -> None:
     from harness.court import Cases, Court
 
     session.close()
-    cases = Cases(DOMAINS[DOMAIN].strategy(), plan.cases, plan.seed)
+    cases = Cases(DOMAINS[DOMAIN].strategy(), drawn, plan.seed)
     court = Court(session.backend, cases, lambda number: connection.send(At(number)))
     connection.send(Ready(where))
     while (task := connection.recv()) is not None:
@@ -314,10 +315,18 @@ def run(
         on_progress: called a few times a second.
         work: what a worker does; None for trying mutants.
     """
-    supervisor = _Supervisor(plan, done, keep, on_progress, work or functools.partial(_work, plan))
+    supervisor = _Supervisor(plan, done, keep, on_progress, work or _trying(plan))
     try:
         with interruptible():
             supervisor.run()
     except KeyboardInterrupt:
         supervisor.outcome.interrupted = True
     return supervisor.outcome
+
+
+def _trying(plan: Plan) -> Work:
+    """Return what a worker does: trying mutants on cases that are drawn here, once for all."""
+    from strategies.domains import DOMAINS
+
+    drawn = record.draw(DOMAINS[DOMAIN].strategy(), plan.cases, plan.seed)
+    return functools.partial(_work, plan, drawn)

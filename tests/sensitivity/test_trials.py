@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from harness import case as c
-from harness import mutants, reach, session
+from harness import mutants, reach, record, session
 from harness.backends import te_version
 from harness.court import Cases, Court, objectors
 from harness.errors import HarnessFault
@@ -30,7 +30,8 @@ pytestmark = pytest.mark.emulation
 
 @pytest.fixture(scope="module")
 def cases() -> Cases:
-    return Cases(DOMAINS["contract"].strategy(), len(NUMBERS), seed=0)
+    strategy = DOMAINS["contract"].strategy()
+    return Cases(strategy, record.draw(strategy, len(NUMBERS), seed=0), seed=0)
 
 
 @pytest.fixture

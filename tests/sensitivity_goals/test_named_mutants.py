@@ -10,6 +10,7 @@ import statistics
 import pytest
 
 from harness import case as c
+from harness import record
 from harness.court import Cases, Court
 from harness.session import Session
 from harness.trial import Trial
@@ -25,7 +26,7 @@ def trials(session: Session, name: str, cases: int) -> list[Trial]:
     strategy = DOMAINS["contract"].strategy()
     found = []
     for seed in SEEDS:
-        drawn = Cases(strategy, cases, seed)
+        drawn = Cases(strategy, record.draw(strategy, cases, seed), seed)
         found.append(Court(session.backend, drawn, lambda _number: None).try_mutant(name, drawn.numbers))
     return found
 
