@@ -9,7 +9,7 @@ import contextlib
 import os
 import secrets
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -37,9 +37,6 @@ from harness.options import (
     target_options,
 )
 from harness.target import Target
-
-if TYPE_CHECKING:
-    pass
 
 
 @click.group("te-harness", cls=Group, no_args_is_help=False, context_settings={"show_default": True})

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
 
 import msgspec
 
 from harness import case as c
+from harness.campaign import JudgingFault
 from harness.corpus import SavedCase
 from harness.errors import CannotRunHere, HarnessError, HarnessFault, InvalidInput
 from harness.tally import Tally
@@ -59,6 +62,20 @@ class Broken(msgspec.Struct, frozen=True):
             if self.exit_code == kind.exit_code:
                 return kind(self.message)
         return HarnessFault(self.message)
+
+
+@contextlib.contextmanager
+def telling(send: Callable[[Any], None]) -> Iterator[None]:
+    """Tell the supervisor what ends a worker's work, in words; an error that nobody foresaw goes on, too."""
+    try:
+        yield
+    except HarnessError as error:
+        send(Broken(str(error), error.exit_code, error.case if isinstance(error, JudgingFault) else None))
+    except (EOFError, BrokenPipeError):
+        raise
+    except Exception as error:
+        send(Broken(f"{type(error).__name__}: {error}", HarnessFault.exit_code))
+        raise
 
 
 Message: TypeAlias = Ready | Counted | Failed | Done | Broken

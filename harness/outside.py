@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from harness.crew import Crew, ending, obituary
-from harness.errors import HarnessError, HarnessFault
-from harness.messages import Broken, Ready
+from harness.errors import HarnessFault
+from harness.messages import Broken, Ready, telling
 
 if TYPE_CHECKING:
     from harness import case as c
@@ -104,15 +104,8 @@ def overdue(seconds: float) -> str:
 
 def _judge_all(target: Target, connection: Connection) -> None:
     """Judge what comes, until nothing more does."""
-    try:
+    with telling(connection.send):
         session = target.open()
         connection.send(Ready(target.where(session), session.backend.reason))
         while (case := connection.recv()) is not None:
             connection.send(session.judge(case))
-    except HarnessError as error:
-        connection.send(Broken(str(error), error.exit_code))
-    except (EOFError, BrokenPipeError):
-        raise
-    except Exception as error:
-        connection.send(Broken(f"{type(error).__name__}: {error}", HarnessFault.exit_code))
-        raise

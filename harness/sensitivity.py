@@ -18,7 +18,7 @@ import msgspec
 from harness import reach, record
 from harness.crew import Crew, Work, obituary
 from harness.errors import HarnessError, HarnessFault
-from harness.messages import Broken
+from harness.messages import Broken, telling
 from harness.mutants import find
 from harness.target import Target
 from harness.trial import Finished, How, Sole, Trial
@@ -78,15 +78,8 @@ class Outcome(msgspec.Struct):
 
 
 def _work(plan: Plan, drawn: Sequence[c.Case], connection: Connection) -> None:
-    try:
+    with telling(connection.send):
         _serve(plan, drawn, connection)
-    except HarnessError as error:
-        connection.send(Broken(str(error), error.exit_code))
-    except (EOFError, BrokenPipeError):
-        raise
-    except Exception as error:
-        connection.send(Broken(f"{type(error).__name__}: {error}", HarnessFault.exit_code))
-        raise
 
 
 def _serve(plan: Plan, drawn: Sequence[c.Case], connection: Connection) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from harness import corpus
-from harness.campaign import Failure, JudgingFault, kind_of, known_in, run_chunk
-from harness.errors import HarnessError, HarnessFault, ReleaseLacks
-from harness.messages import Broken, Chunk, Counted, Done, Failed, Message, Ready
+from harness.campaign import Failure, kind_of, known_in, run_chunk
+from harness.errors import ReleaseLacks
+from harness.messages import Chunk, Counted, Done, Failed, Message, Ready, telling
 from harness.tally import Tally
 
 if TYPE_CHECKING:
@@ -108,13 +108,7 @@ def serve(
         next_chunk: returns the next chunk; None when there are no more.
         flight: where each case is noted before it is judged, so that it can be named should this process end.
     """
-    try:
+    with telling(send):
         worker = _Worker(plan, send, flight)
         while (chunk := next_chunk()) is not None:
             worker.judge(chunk)
-    except HarnessError as error:
-        case = error.case if isinstance(error, JudgingFault) else None
-        send(Broken(str(error), error.exit_code, case))
-    except Exception as error:
-        send(Broken(f"{type(error).__name__}: {error}", HarnessFault.exit_code, None))
-        raise
