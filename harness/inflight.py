@@ -6,10 +6,12 @@ writes over, so that a disk has one block to bring up to date.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 import time
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -30,6 +32,17 @@ class InFlight:
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+
+    @contextlib.contextmanager
+    def judging(self, case: c.Case) -> Iterator[None]:
+        """Note a case that is judged within; what ends this process, like DeviceLost, leaves it noted."""
+        self.begin(case)
+        try:
+            yield
+        except Exception:
+            self.end()
+            raise
+        self.end()
 
     def begin(self, case: c.Case) -> None:
         """Note the case that is judged from now on; raises CannotRunHere where there is no room for it."""

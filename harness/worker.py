@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from harness import corpus
 from harness.campaign import Failure, kind_of, known_in, run_chunk
-from harness.errors import ReleaseLacks
-from harness.messages import Chunk, Counted, Done, Failed, Message, Ready, telling
+from harness.errors import DeviceLost, ReleaseLacks
+from harness.messages import Chunk, Counted, Done, Failed, Lost, Message, Ready, telling
 from harness.tally import Tally
 
 if TYPE_CHECKING:
@@ -68,11 +68,8 @@ class _Worker:
     def _judge(self, case: c.Case) -> Verdict:
         if self._flight is None:
             return self._session.judge(case)
-        self._flight.begin(case)
-        try:
+        with self._flight.judging(case):
             return self._session.judge(case)
-        finally:
-            self._flight.end()
 
     def _observe(self, case: c.Case, verdict: Verdict) -> None:
         self._tally.count(case, verdict, self._issues)
@@ -108,7 +105,10 @@ def serve(
         next_chunk: returns the next chunk; None when there are no more.
         flight: where each case is noted before it is judged, so that it can be named should this process end.
     """
-    with telling(send):
-        worker = _Worker(plan, send, flight)
-        while (chunk := next_chunk()) is not None:
-            worker.judge(chunk)
+    try:
+        with telling(send):
+            worker = _Worker(plan, send, flight)
+            while (chunk := next_chunk()) is not None:
+                worker.judge(chunk)
+    except DeviceLost as lost:
+        send(Lost(lost.how))

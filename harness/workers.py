@@ -30,7 +30,7 @@ from harness.crashes import crash, shrunk
 from harness.crew import Crew, ending, obituary
 from harness.errors import HarnessError, HarnessFault
 from harness.inflight import Flight, InFlight
-from harness.messages import Broken, Chunk, Counted, Done, Failed, Message, Ready
+from harness.messages import Broken, Chunk, Counted, Done, Failed, Lost, Message, Ready
 from harness.outside import Outside, overdue
 from harness.plan import Outcome, Plan
 from harness.tally import Tally
@@ -73,6 +73,9 @@ class _Supervisor:
                     outcome.found[message.kind] = message.saved
             case Broken():
                 self.fail(message.error(), message.case)
+            case Lost():
+                # Of a worker, the foreman takes it; here this very process has lost its device.
+                self.fail(HarnessFault(f"{message.how}: judge in worker processes, which may be replaced"))
             case Done():
                 pass
         self.tick()
@@ -211,6 +214,9 @@ class _Foreman:
 
     def hear(self, worker: Connection, message: Message) -> None:
         """Pass a message on, and give the worker the next chunk where it has none."""
+        if isinstance(message, Lost):
+            self._end(worker, inflight.read(self._at_work[worker].file), message.how)
+            return
         if isinstance(message, Ready):
             self._at_work[worker] = _Stint(_file(self._folder, self.crew.pid(worker)))
         elif isinstance(message, Counted):
@@ -241,9 +247,16 @@ class _Foreman:
         for worker, stint in list(self._at_work.items()):
             flight = inflight.read(stint.file)
             if flight is not None and stint.hangs(flight, passed, self._plan.case_timeout):
-                self.crew.dismiss(worker)
-                del self._at_work[worker]
-                self._lose(stint, flight.case, overdue(self._plan.case_timeout))
+                self._end(worker, flight, overdue(self._plan.case_timeout))
+
+    def _end(self, worker: Connection, flight: Flight | None, how: str) -> None:
+        """End a worker that its case holds, or has left without a device."""
+        self.crew.dismiss(worker)
+        stint = self._at_work.pop(worker)
+        if flight is None:
+            self._supervisor.fail(HarnessFault(f"a worker said {how!r} and judged no case"))
+        else:
+            self._lose(stint, flight.case, how)
 
     def _lose(self, stint: _Stint, case: c.Case, how: str) -> None:
         self._supervisor.crashed(case, how)

@@ -11,9 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
 import transformer_engine.pytorch as te
 
-from harness.errors import HarnessFault
+from harness import backends
+from harness.errors import DeviceLost, HarnessFault
 
 
 def no_recompute(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -70,3 +72,26 @@ def leaves(_function: Callable[..., Any], *_args: Any, **_kwargs: Any) -> Any:
 def breaks(_function: Callable[..., Any], *_args: Any, **_kwargs: Any) -> Any:
     """Fail as the harness itself may fail."""
     raise HarnessFault("planted")
+
+
+def loses_the_device(_function: Callable[..., Any], *_args: Any, **_kwargs: Any) -> Any:
+    """Leave the device as a failed assertion of a kernel leaves a GPU: it raises, and raises ever after."""
+
+    def check_device() -> None:
+        raise DeviceLost("CUDA error: planted")
+
+    backends.active().check_device = check_device  # type: ignore[method-assign]
+    raise RuntimeError("CUDA error: planted")
+
+
+def asserts_on_the_device(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Have a kernel of a real GPU fail its assertion: index 7 of one element."""
+    out = te.checkpoint(function, *args, **kwargs)
+    torch.zeros(1, device="cuda")[torch.full((1,), 7, device="cuda")]
+    return out
+
+
+def asserts_on_the_device_in_reentrant(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """The same in a reentrant region only."""
+    checkpoint = asserts_on_the_device if kwargs.get("use_reentrant", True) else te.checkpoint
+    return checkpoint(function, *args, **kwargs)
