@@ -24,7 +24,8 @@ from harness.verdict import Verdict
 from harness.violations import Violation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+    from contextlib import AbstractContextManager
 
     from harness.backends import Backend
 
@@ -45,6 +46,8 @@ class Session:
     ) -> None:
         self.backend = backend
         self.te_mode = te_mode
+        # Whoever must know which case ended this process has each noted while it is judged.
+        self.noted: Callable[[Case], AbstractContextManager[None]] = _not_noted
         self.probe = probe.detect()
         self._support = Support(backend.device, self.probe)
         mutant = mutant_of(te_mode)
@@ -82,7 +85,7 @@ class Session:
             ReleaseLacks: the installed TE lacks something that the case uses.
             DeviceLost: the case has broken the device for this process.
         """
-        with self._sound_device():
+        with self.noted(case), self._sound_device():
             self._support.check(case)
             inputs = Inputs(case, self.backend.device)
             if direct is None:
@@ -166,6 +169,10 @@ class Session:
             else v
             for v in violations
         ]
+
+
+def _not_noted(_case: Case) -> AbstractContextManager[None]:
+    return contextlib.nullcontext()
 
 
 def load_checkpointer(name: str) -> Checkpointer:

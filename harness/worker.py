@@ -31,12 +31,13 @@ class _Worker:
 
         self._plan = plan
         self._send = send
-        self._flight = flight
         domain = DOMAINS[plan.domain]
         self._strategy = domain.strategy()
         self._promised = domain.promised
         self._issues = known_in(domain)
         self._session = plan.target.open()
+        if flight is not None:
+            self._session.noted = flight.judging
         self._where = plan.target.where(self._session)
         self._tally = Tally()
         self._sent = time.monotonic()
@@ -48,7 +49,7 @@ class _Worker:
         deadline = None if chunk.seconds is None else time.monotonic() + chunk.seconds
         try:
             failures = run_chunk(
-                self._judge,
+                self._session.judge,
                 self._strategy,
                 chunk.seed,
                 chunk.cases,
@@ -64,12 +65,6 @@ class _Worker:
         for failure in failures:
             self._report(failure)
         self._send(Done())
-
-    def _judge(self, case: c.Case) -> Verdict:
-        if self._flight is None:
-            return self._session.judge(case)
-        with self._flight.judging(case):
-            return self._session.judge(case)
 
     def _observe(self, case: c.Case, verdict: Verdict) -> None:
         self._tally.count(case, verdict, self._issues)
