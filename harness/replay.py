@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from harness.errors import DeviceLost, InvalidInput
 from harness.outside import Ended, Outside
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 Became: TypeAlias = Literal["held", "violated", "reproduced", "fixed", "changed"]
 """``reproduced``: violated, or crashed, in one of the ways it was saved for; ``changed``: in others alone;
 ``fixed``: no longer. Of a case saved for nothing that was seen: ``held`` or ``violated``."""
+
+FAILS: Final[tuple[Became, ...]] = ("violated", "reproduced", "changed")
 
 _FINGERPRINT = re.compile("[0-9a-f]{4,}")
 _DECIDES = ("backend", "te_mode", "checkpointer")
@@ -96,7 +98,7 @@ class Replayer:
         if saved.seen.ending or self._lost:
             return self._outside.judge(saved.case)
         try:
-            return self._session.judge(saved.case)
+            return self.session.judge(saved.case)
         except DeviceLost as lost:
             # This process gets no right answer any more: all others are judged outside.
             self._lost = True
@@ -105,8 +107,9 @@ class Replayer:
     @property
     def where(self) -> dict[str, str]:
         """What is said of this place in a saved case."""
-        return self._target.where(self._session)
+        return self._target.where(self.session)
 
     @property
-    def _session(self) -> Session:
+    def session(self) -> Session:
+        """The session of this process."""
         return self._opened()

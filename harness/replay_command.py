@@ -15,8 +15,6 @@ from harness.target import Target
 if TYPE_CHECKING:
     from harness.corpus import SavedCase
 
-_FAILS = ("violated", "reproduced", "changed")
-
 
 @click.command()
 @click.argument("cases", nargs=-1, required=True, type=PATH)
@@ -39,7 +37,7 @@ def replay(cases: tuple[Path, ...], folder: Path, case_timeout: float, *, prune:
 
     files = [file for name in cases for file in corpus.load_files(find(name, folder))]
     wanted.check()
-    from harness.replay import Replayer, became
+    from harness.replay import FAILS, Replayer, became
     from harness.report import replay_lines
 
     failed = refused = 0
@@ -51,7 +49,7 @@ def replay(cases: tuple[Path, ...], folder: Path, case_timeout: float, *, prune:
                 refused = complain(f"cannot run here: {saved.case.fingerprint}: {error}", error.exit_code)
                 continue
             word = became(saved, answer)
-            failed += word in _FAILS
+            failed += word in FAILS
             click.echo("\n".join(replay_lines(saved, answer, word)))
             if prune and word == "fixed":
                 _remove(path, saved, replayer.where)

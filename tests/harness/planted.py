@@ -47,7 +47,7 @@ def aborts_in_reentrant(function: Callable[..., Any], *args: Any, **kwargs: Any)
     return te.checkpoint(function, *args, **kwargs)
 
 
-def hangs(_function: Callable[..., Any], *_args: Any, **_kwargs: Any) -> Any:
+def hangs(_function: object, *_args: Any, **_kwargs: Any) -> Any:
     """Come to no end."""
     time.sleep(3600)
 
@@ -55,13 +55,21 @@ def hangs(_function: Callable[..., Any], *_args: Any, **_kwargs: Any) -> Any:
 _CALLS = itertools.count(1)
 
 
-def is_killed_once(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Be killed from outside in the eighth call, and never again: a file in the current folder tells."""
-    died = Path("died")
-    if next(_CALLS) == 8 and not died.exists():
-        died.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-    return te.checkpoint(function, *args, **kwargs)
+def _once(fault: Callable[[], Any]) -> Callable[..., Any]:
+    """Return a checkpointer that fails in the eighth call, and never again: a file in its folder tells."""
+
+    def checkpoint(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        happened = Path("happened")
+        if next(_CALLS) == 8 and not happened.exists():
+            happened.touch()
+            fault()
+        return te.checkpoint(function, *args, **kwargs)
+
+    return checkpoint
+
+
+is_killed_once = _once(lambda: os.kill(os.getpid(), signal.SIGKILL))
+hangs_once = _once(lambda: hangs(None))
 
 
 def leaves(_function: Callable[..., Any], *_args: Any, **_kwargs: Any) -> Any:
@@ -74,7 +82,7 @@ def breaks(_function: Callable[..., Any], *_args: Any, **_kwargs: Any) -> Any:
     raise HarnessFault("planted")
 
 
-def loses_the_device(_function: Callable[..., Any], *_args: Any, **_kwargs: Any) -> Any:
+def loses_the_device(_function: object, *_args: Any, **_kwargs: Any) -> Any:
     """Leave the device as a failed assertion of a kernel leaves a GPU: it raises, and raises ever after."""
 
     def check_device() -> None:
@@ -95,3 +103,6 @@ def asserts_on_the_device_in_reentrant(function: Callable[..., Any], *args: Any,
     """The same in a reentrant region only."""
     checkpoint = asserts_on_the_device if kwargs.get("use_reentrant", True) else te.checkpoint
     return checkpoint(function, *args, **kwargs)
+
+
+loses_the_device_once = _once(lambda: loses_the_device(None))

@@ -36,7 +36,7 @@ def facts(outcome: Outcome) -> tuple[object, ...]:
 @pytest.fixture
 def unshrunk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Crashes stay as they were drawn: how they are made smaller is shown elsewhere, and takes long."""
-    monkeypatch.setattr(workers, "shrunk", lambda saved, _outside: saved)
+    monkeypatch.setattr(workers, "smallest_of_each_kind", lambda *_: ())
 
 
 def test_two_workers_come_to_the_outcome_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
