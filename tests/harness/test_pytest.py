@@ -57,7 +57,7 @@ def run(project: Path, *arguments: object, checkpointer: str | None = None) -> t
         capture_output=True,
         text=True,
         cwd=project,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
         check=False,
         timeout=180,
     )
