@@ -23,7 +23,7 @@ from harness.violations import ORACLES
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
-    from harness.backends import Backend
+    from harness.backends.base import Backend
     from harness.trace import Trace
     from harness.trial import How
     from harness.verdict import Verdict

@@ -23,7 +23,7 @@ from harness.trace import Closeup, Quantity, RunError, Standstill, TensorKey, Tr
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from harness.backends import Backend
+    from harness.backends.base import Backend
     from harness.gradients import Gradients
     from harness.probe import Probe
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
 
-    from harness.backends import Backend
+    from harness.backends.base import Backend
 
 
 class Session:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import importlib
 import sys
+from typing import TYPE_CHECKING
 
-from harness.backends.base import Backend
 from harness.backends.installed import has_compiled_extension, require_te, te_version, why_no_gpu
 from harness.errors import CannotRunHere, HarnessError, HarnessFault, InvalidInput
 
-__all__ = ["CHOICES", "Backend", "activate", "active", "choose", "te_version"]
+if TYPE_CHECKING:
+    from harness.backends.base import Backend
+
+__all__ = ["CHOICES", "activate", "active", "choose", "te_version"]
 
 CHOICES = ("auto", "cpu", "cuda")
 

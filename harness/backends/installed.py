@@ -1,6 +1,7 @@
 """What this machine and this environment hold: Transformer Engine, its extension, an FP8 GPU.
 
-Nothing here imports Transformer Engine.
+Nothing here imports Transformer Engine; torch is imported by what asks for a GPU only, since a process is
+bound to its GPU before.
 """
 
 from __future__ import annotations
@@ -11,8 +12,6 @@ import re
 import sysconfig
 from importlib.metadata import PackageNotFoundError, PathDistribution, version
 from pathlib import Path
-
-import torch
 
 from harness.errors import CannotRunHere
 
@@ -79,6 +78,8 @@ def has_compiled_extension() -> bool:
 
 def why_no_gpu() -> str | None:
     """Return why no GPU of this machine runs FP8, in words; None when GPU 0 does."""
+    import torch
+
     if not torch.cuda.is_available():
         return "no GPU is visible to torch"
     capability = torch.cuda.get_device_capability(0)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.backends import Backend, active
+from harness.backends import active
+from harness.backends.base import Backend
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 from harness.backends import active
 
 if TYPE_CHECKING:
-    from harness.backends import Backend
+    from harness.backends.base import Backend
 
 ROOT = Path(__file__).parents[2]
 
@@ -120,6 +120,8 @@ def test_there_is_no_active_backend_before_the_first_call() -> None:
 def test_it_emits_no_warning_and_mutes_none() -> None:
     printed = run(
         "import warnings\n"
+        # Which has filters of its own.
+        "import torch\n"
         "from harness.backends import activate\n"
         "before = list(warnings.filters)\n"
         "activate('cpu')\n"

@@ -15,7 +15,7 @@ from tests.backends.golden_products import by_release
 from tests.backends.test_modules import autocast
 
 if TYPE_CHECKING:
-    from harness.backends import Backend
+    from harness.backends.base import Backend
 
 pytestmark = pytest.mark.usefixtures("emulation")
 

@@ -13,7 +13,7 @@ from tests.backends.test_modules import autocast, recipe
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from harness.backends import Backend
+    from harness.backends.base import Backend
 
 NAME = "model-parallel-rng"
 REENTRANT = pytest.mark.parametrize("use_reentrant", [False, True], ids=["non_reentrant", "reentrant"])

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    from harness.backends import Backend
+    from harness.backends.base import Backend
 
 HIDDEN, ROWS = 64, 32
 
