@@ -7,10 +7,11 @@ from importlib.metadata import PackageNotFoundError, version
 
 import msgspec
 
+from harness import gpus
 from harness.errors import CannotRunHere, HarnessError, InvalidInput
 from harness.target import Target
 
-_PACKAGES = ("torch", "hypothesis", "msgspec", "pytest", "click", "rich")
+_PACKAGES = ("torch", "hypothesis", "msgspec", "pytest", "click", "rich", "nvidia-ml-py")
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
@@ -28,9 +29,12 @@ def examine(backend: str) -> Diagnosis:
     """
     rows = [("python", f"{platform.python_version()} on {platform.platform()}")]
     rows += [(name, _version(name)) for name in _PACKAGES]
+    # Before a backend is active, since that may hide the GPUs.
+    seen = gpus.look()
+    rows.append(("NVML", _told(seen)))
     try:
         rows += _installed()
-        rows += _running(backend)
+        rows += _running(backend, seen)
     except InvalidInput:
         raise
     except HarnessError as error:
@@ -46,8 +50,26 @@ def _version(package: str) -> str:
         return "not installed"
 
 
+def _told(seen: gpus.Seen) -> str:
+    """Return which GPUs there are to share, and what NVML could not tell."""
+    told = [gpus.described(seen.gpus)] if seen.gpus else []
+    told += [seen.obstacle] if seen.obstacle else []
+    return "; ".join(told) or "no GPU with FP8 that this process may use"
+
+
+def _auto(backend: str, seen: gpus.Seen) -> str:
+    """Return how many workers ``auto`` stands for, and why."""
+    found = () if backend == "cpu" else seen.gpus
+    most = gpus.cores()
+    why = f"cores: {most}"
+    if found:
+        size = gpus.BYTES_PER_WORKER / 2**30
+        why += f"; workers of {size:g} GiB that the GPUs have room for: {gpus.fitting(found)}"
+    return f"auto means {gpus.workers_for(found, most)} ({why})"
+
+
 def _installed() -> list[tuple[str, str]]:
-    """Return what there is of TE and GPUs. Before a backend is active, since that may hide the GPUs."""
+    """Return what there is of TE, and which GPU torch sees."""
     import torch
 
     from harness import backends
@@ -60,7 +82,7 @@ def _installed() -> list[tuple[str, str]]:
     return [("GPU", gpu), ("transformer-engine", backends.te_version())]
 
 
-def _running(backend: str) -> list[tuple[str, str]]:
+def _running(backend: str, seen: gpus.Seen) -> list[tuple[str, str]]:
     try:
         session = Target(backend=backend, te_mode="installed").open()
     except HarnessError:
@@ -74,6 +96,7 @@ def _running(backend: str) -> list[tuple[str, str]]:
     return [
         ("backend", f"{session.backend.name} ({session.backend.reason})"),
         ("device", session.backend.describe()["device"]),
+        ("workers", _auto(session.backend.name, seen)),
         ("TE layout", session.probe.name),
         ("correction", needed),
     ]

@@ -46,7 +46,9 @@ _UNLIMITED = 10**9
 @click.option(
     "--shard", callback=shard_of, default="1/1", metavar="I/N", help="Draw the I-th of N parts of the cases."
 )
-@click.option("--workers", callback=number_or_auto, default="auto", help="Processes, or auto: one per core.")
+@click.option(
+    "--workers", callback=number_or_auto, default="auto", help="Processes, or auto: by cores and GPUs."
+)
 @case_timeout_option
 @click.option("--seed", type=SEED, help="Random if not given, and always printed.")
 @target_options
@@ -67,11 +69,12 @@ def fuzz(
     """Draw cases, judge each, and shrink, save and report what fails."""
     domain_of(domain)
     from harness import files
+    from harness.gpus import cores, described, visible, workers_for
 
     files.check_free(json_file)
     files.check_folder(corpus)
     target = Target(**options)
-    target.check()
+    gpus = visible(target.check())
     from harness import workers as processes
     from harness.plan import Plan
     from harness.report import Progress
@@ -85,11 +88,13 @@ def fuzz(
         seconds=seconds,
         case_timeout=case_timeout,
     )
-    useful = processes.useful_workers(workers or processes.default_workers(), plan)
+    useful = processes.useful_workers(workers or workers_for(gpus, cores()), plan)
     if not useful:
         raise InvalidInput(f"--shard {shard[0]}/{shard[1]}: of {plan.cases} cases none is left for it.")
     plan = msgspec.structs.replace(plan, workers=useful)
     click.echo(f"te-harness: seed {plan.seed}", err=True)
+    if gpus:
+        click.echo(f"te-harness: {useful} workers on {described(gpus)}", err=True)
     total = None if plan.cases == _UNLIMITED else sum(size for _, size in plan.chunks)
     with Progress(total) as progress:
         outcome = processes.run(plan, progress)

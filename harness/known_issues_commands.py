@@ -31,7 +31,7 @@ def known_issues(
     from harness import files, rediscovery, report
     from harness import known_issues as known
     from harness import known_issues_report as reports
-    from harness.workers import default_workers
+    from harness.gpus import cores, visible, workers_for
 
     issues = known.load()
     files.check_free(markdown_file)
@@ -39,10 +39,8 @@ def known_issues(
         click.echo("\n".join(reports.lines(issues)))
         return HELD
     target = Target(backend=backend, te_mode=te_mode, checkpointer=checkpointer, release=release)
-    target.check()
+    wanted = workers or workers_for(visible(target.check()), cores())
     with report.Progress(seeds, "seeds") as progress:
-        found = rediscovery.measure(
-            target, range(seeds), cases, workers or default_workers(), lambda done: progress.show(done, "")
-        )
+        found = rediscovery.measure(target, range(seeds), cases, wanted, lambda done: progress.show(done, ""))
     files.write_new(markdown_file, reports.markdown(issues, found, cases).encode())
     return HELD

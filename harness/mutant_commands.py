@@ -75,9 +75,9 @@ def sensitivity(
     from harness import backends, files, survivors
     from harness import sensitivity as campaigns
     from harness import sensitivity_report as reports
+    from harness.gpus import cores
     from harness.mutants import matching
     from harness.mutants import mutants as all_mutants
-    from harness.workers import default_workers
 
     files.check_free(json_file, markdown_file)
     backends.choose("cpu")
@@ -92,7 +92,7 @@ def sensitivity(
             mutants=tuple(mutant.id for mutant in chosen),
             seed=seed,
             cases=cases,
-            workers=min(workers or default_workers(), len(chosen)),
+            workers=min(workers or cores(), len(chosen)),
         )
         outcome, journal = _run(plan)
     complaints = survivors.complaints(outcome.trials, known, all_mutants())

@@ -15,6 +15,7 @@ import msgspec
 
 from harness.crew import Crew, ending, obituary
 from harness.errors import DeviceLost, HarnessFault
+from harness.leases import bind
 from harness.messages import Broken, Ready, telling
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ def overdue(seconds: float) -> str:
 def _judge_all(target: Target, connection: Connection) -> None:
     """Judge what comes, until nothing more does."""
     with telling(connection.send):
+        bind(target.backend)
         session = target.open()
         connection.send(Ready(target.where(session), session.backend.reason))
         while (case := connection.recv()) is not None:

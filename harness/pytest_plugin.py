@@ -18,7 +18,12 @@ from harness import backends
 from harness.errors import HarnessError, ReleaseLacks
 from harness.pytest_options import OPTIONS, add_options, options_of
 
-pytest_plugins = ["harness.pytest_crashes", "harness.pytest_properties", "harness.pytest_replay"]
+pytest_plugins = [
+    "harness.pytest_crashes",
+    "harness.pytest_gpus",
+    "harness.pytest_properties",
+    "harness.pytest_replay",
+]
 
 _CI_SEED = 0
 _PROFILES = {"dev": 320, "ci": 640, "nightly": 20_000}
@@ -44,11 +49,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Load the default profile, make the backend active, and settle the seed."""
+    from harness import pytest_gpus
+
     config.addinivalue_line("markers", "emulation: exercises the emulated kernels; not for real ones")
     if not config.getoption("--hypothesis-profile", None):
         hypothesis.settings.load_profile("dev")
     options = config.stash[OPTIONS] = options_of(config, _seed(config))
     try:
+        pytest_gpus.bind(config)
         backends.activate(options.target.backend)
         options.target.check()
         if options.target.checkpointer:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from harness import known_issues, record
 from harness.crew import Crew, obituary
 from harness.errors import HarnessFault, ReleaseLacks
+from harness.leases import bind
 from harness.workers import interruptible
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ class _Employer:
 def _work(target: Target, most: int, supervisor: Connection) -> None:
     from strategies.frontier import frontier
 
+    bind(target.backend)
     session = target.open()
     supervisor.send(None)
     while (seed := supervisor.recv()) is not None:

@@ -18,8 +18,9 @@ import msgspec
 from harness import case as c
 from harness import corpus, files, record, releases
 from harness.errors import CannotRunHere, HarnessError, InvalidInput
+from harness.gpus import cores
 from harness.releases import IndexUnreachable
-from harness.workers import default_workers, interruptible
+from harness.workers import interruptible
 
 Status: TypeAlias = Literal["held", "violated", "cannot run", "failed"]
 """``cannot run``: not with this release. ``failed``: a crash, a process that hung, a fault of the harness."""
@@ -69,7 +70,7 @@ def judge(
         starter = _Starter(Path(folder), cases, te_mode)
         try:
             while waiting or running:
-                if waiting and len(running) < default_workers():
+                if waiting and len(running) < cores():
                     started = starter.start(waiting.popleft())
                     if isinstance(started, Row):
                         take((started,) * len(cases))

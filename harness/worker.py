@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-from harness import corpus
+from harness import corpus, leases
 from harness.campaign import Failure, kind_of, known_in, run_chunk
 from harness.errors import DeviceLost, ReleaseLacks
 from harness.messages import Chunk, Counted, Done, Failed, Lost, Message, Ready, telling
@@ -102,6 +102,7 @@ def serve(
     """
     try:
         with telling(send):
+            leases.bind(plan.target.backend)
             worker = _Worker(plan, send, flight)
             while (chunk := next_chunk()) is not None:
                 worker.judge(chunk)

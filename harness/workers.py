@@ -170,16 +170,6 @@ def _run(plan: Plan, supervisor: _Supervisor) -> None:
         crashed[smallest.case.fingerprint] = smallest
 
 
-def default_workers() -> int:
-    """Return how many workers ``auto`` stands for: one per core that this process may use.
-
-    That goes for a GPU too: the work is bound by launches, and many processes share one GPU well.
-    """
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def useful_workers(wanted: int, plan: Plan) -> int:
     """Return how many of so many workers find a chunk to judge."""
     return sum(1 for _ in itertools.islice(plan.chunks, wanted))

@@ -14,9 +14,9 @@ from importlib.metadata import PackageNotFoundError, PathDistribution, version
 from pathlib import Path
 
 from harness.errors import CannotRunHere
+from harness.gpus import FP8_CAPABILITY
 
 OLDEST_TE = (2, 1)
-FP8_CAPABILITY = (8, 9)
 
 
 @functools.cache

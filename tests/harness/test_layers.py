@@ -25,7 +25,7 @@ LAYERS = [
         "sentence",
         "strategies",
     },
-    {"backends"},
+    {"backends", "gpus", "leases"},
     {"operators", "named_mutants", "mutants"},
     {
         "trace",
@@ -96,6 +96,7 @@ LAYERS = [
         "reproduce_command",
         "cli",
         "pytest_crashes",
+        "pytest_gpus",
         "pytest_options",
         "pytest_plugin",
         "pytest_properties",

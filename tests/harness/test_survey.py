@@ -77,7 +77,7 @@ def crew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> type[Noted]:
     monkeypatch.setenv("RECORDS", str(tmp_path))
     monkeypatch.setattr(releases, "fetch", releases.folder_of)
     monkeypatch.setattr(releases, "start_command", lambda words: [sys.executable, "-S", "-c", CHILD, *words])
-    monkeypatch.setattr(survey, "default_workers", lambda: 2)
+    monkeypatch.setattr(survey, "cores", lambda: 2)
     monkeypatch.setattr(Noted, "all", [], raising=False)
     monkeypatch.setattr(subprocess, "Popen", Noted)
     return Noted

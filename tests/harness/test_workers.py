@@ -158,7 +158,3 @@ def test_no_worker_is_started_for_nothing() -> None:
     assert workers.useful_workers(16, plan(cases=10 * campaign.CHUNK)) == 10
     assert workers.useful_workers(16, plan(cases=10 * campaign.CHUNK, shard=(2, 5))) == 2
     assert workers.useful_workers(2, plan(cases=10**9)) == 2
-
-
-def test_there_is_a_worker_by_default() -> None:
-    assert workers.default_workers() >= 1
