@@ -94,7 +94,7 @@ def fuzz(
     plan = msgspec.structs.replace(plan, workers=useful)
     click.echo(f"te-harness: seed {plan.seed}", err=True)
     if gpus:
-        click.echo(f"te-harness: {useful} workers on {described(gpus)}", err=True)
+        click.echo(f"te-harness: shares {described(gpus)}", err=True)
     total = None if plan.cases == _UNLIMITED else sum(size for _, size in plan.chunks)
     with Progress(total) as progress:
         outcome = processes.run(plan, progress)

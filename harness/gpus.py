@@ -59,6 +59,7 @@ class _Board(msgspec.Struct, frozen=True):
     """A whole GPU: in MIG mode its instances, else itself; nothing where it cannot be used."""
 
     uuid: str = ""
+    product: str = ""
     parts: tuple[Gpu, ...] = ()
     names: dict[str, int] = {}
     """Of the instances: where each is in ``parts``, by its UUID and by its name in drivers before 470."""
@@ -151,10 +152,10 @@ def _find(word: str, boards: Sequence[_Board]) -> Gpu | None:
         return _at(int(word), boards)
     if word.startswith("GPU-"):
         # A UUID may be cut short while one alone begins so; in MIG mode CUDA takes the first instance.
-        found = [part for board in boards if board.uuid.startswith(word) for part in board.parts[:1]]
+        found = [board.parts for board in boards if board.uuid.startswith(word)]
     else:
-        found = [board.parts[board.names[word]] for board in boards if word in board.names]
-    return msgspec.structs.replace(found[0], word=word) if len(found) == 1 else None
+        found = [board.parts[board.names[word] :] for board in boards if word in board.names]
+    return msgspec.structs.replace(found[0][0], word=word) if len(found) == 1 and found[0] else None
 
 
 def _at(index: int, boards: Sequence[_Board]) -> Gpu | None:
@@ -165,11 +166,10 @@ def _at(index: int, boards: Sequence[_Board]) -> Gpu | None:
     that is known of the one meant is what goes for each: the least memory, and that torch must see whether
     it has FP8. Its UUID here is the index, so that processes with the same words still share the GPUs evenly.
     """
-    if index >= len(boards):
-        return None
-    parts = boards[index].parts
     all_parts = [part for board in boards for part in board.parts[:1]]
-    products = sorted({part.product for part in all_parts})
+    if index >= len(boards) or not all_parts:
+        return None
+    products = sorted({board.product for board in boards if board.product})
     if len(products) > 1 and os.environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
         return Gpu(
             word=str(index),
@@ -179,6 +179,7 @@ def _at(index: int, boards: Sequence[_Board]) -> Gpu | None:
             free=min(part.free for part in all_parts),
             capability=max(part.capability for part in all_parts),
         )
+    parts = boards[index].parts
     return msgspec.structs.replace(parts[0], word=str(index)) if parts else None
 
 
@@ -209,10 +210,10 @@ def _boards(nvml: Any) -> tuple[list[_Board], list[str]]:
 
 
 def _board(nvml: Any, handle: Any) -> _Board:
-    uuid = nvml.nvmlDeviceGetUUID(handle)
+    uuid, product = nvml.nvmlDeviceGetUUID(handle), nvml.nvmlDeviceGetName(handle)
     capability = nvml.nvmlDeviceGetCudaComputeCapability(handle)
     if not _in_mig_mode(nvml, handle):
-        return _Board(uuid, (_gpu(nvml, handle, capability),))
+        return _Board(uuid, product, (_gpu(nvml, handle, capability),))
     parts: list[Gpu] = []
     names: dict[str, int] = {}
     for index in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
@@ -224,7 +225,7 @@ def _board(nvml: Any, handle: Any) -> _Board:
         ids = nvml.nvmlDeviceGetGpuInstanceId(instance), nvml.nvmlDeviceGetComputeInstanceId(instance)
         names[part.uuid] = names[f"MIG-{uuid}/{ids[0]}/{ids[1]}"] = len(parts)
         parts.append(part)
-    return _Board(uuid, tuple(parts), names)
+    return _Board(uuid, product, tuple(parts), names)
 
 
 def _in_mig_mode(nvml: Any, handle: Any) -> bool:
