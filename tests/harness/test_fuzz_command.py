@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from harness import backends, corpus, workers
+from harness import backends, corpus, gpus, workers
 from harness.errors import InvalidInput
 from harness.plan import Outcome, Plan
-from tests.harness.commands import PLANTED, ROOT, fuzz, here
+from harness.target import Target
+from tests.harness.commands import PLANTED, ROOT, fuzz, here, invoke
+from tests.harness.fake_nvml import GIB, Device, FakeNvml
 
 
 def test_a_campaign_in_which_all_holds_ends_with_0(tmp_path: Path) -> None:
@@ -101,3 +104,22 @@ def test_time_alone_bounds_a_campaign_that_names_no_number(
     for options in (["--seconds", "9"], [], ["--seconds", "9", "--cases", "7"]):
         here("fuzz", *options, "--corpus", tmp_path)
     assert [plan.cases for plan in plans] == [10**9, 2000, 7]
+
+
+def test_auto_means_as_many_workers_as_the_gpus_have_room_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans: list[Plan] = []
+
+    def take_note(plan: Plan, _on_progress: object) -> Outcome:
+        plans.append(plan)
+        return Outcome()
+
+    monkeypatch.setattr(workers, "run", take_note)
+    monkeypatch.setattr(Target, "check", lambda _target: "cuda")
+    monkeypatch.setattr(gpus, "cores", lambda: 16)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml([Device("GPU-a", free=6 * GIB)]))
+    result = invoke("fuzz", "--corpus", tmp_path)
+    assert [plan.workers for plan in plans] == [3]
+    assert "te-harness: shares 1 GPU (NVIDIA H200), 6 of 140 GiB free" in result.stderr

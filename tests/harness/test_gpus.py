@@ -7,13 +7,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pynvml
 import pytest
 
 from harness import doctor, gpus
 from harness.gpus import Gpu, look, visible, workers_for
 from tests.harness.fake_nvml import GIB, Device, FakeNvml
-
-pynvml = pytest.importorskip("pynvml")
 
 PAIR = [Device("GPU-f333da29"), Device("GPU-f3440000")]
 INSTANCES = (
