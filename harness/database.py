@@ -242,6 +242,9 @@ def _github(text: str, complain: Complain) -> ExampleDatabase:
     # By its name alone, as Hypothesis has it, one repository's would be taken for another's.
     cache = files.cache_folder() / "github-artifacts" / owner / repo / artifact
     remote = _Artifact(owner, repo, artifact_name=artifact, path=cache)
-    view = ReadOnlyDatabase(Guarded(remote, f"github:{owner}/{repo}/{artifact}", complain))
+    # Even of a public repository, GitHub gives artifacts to none but who says who they are.
+    hint = "" if remote.token else " GITHUB_TOKEN is not set."
+    guarded = Guarded(remote, f"github:{owner}/{repo}/{artifact}", lambda line: complain(line + hint))
+    view = ReadOnlyDatabase(guarded)
     own = _own(complain)
     return view if own is None else MultiplexedDatabase(own, view)

@@ -114,13 +114,14 @@ def _judge_again(finds: Finds, plan: Plan) -> Again:
     """Judge what others have found of the plan's domain and target."""
     from harness.again import concerning, judge_again
     from harness.plan import Again
+    from harness.workers import interruptible
 
     shared = concerning(finds.of(plan.domain), plan.target)
     # Not even a process is started where there is nothing to judge.
     if not shared:
         return Again()
-    click.echo(f"te-harness: {len(shared)} of the database are judged first", err=True)
-    with quiet():
+    click.echo(f"te-harness: judging what the database has first ({len(shared)})", err=True)
+    with quiet(), interruptible():
         return judge_again(finds, shared, plan, warn)
 
 

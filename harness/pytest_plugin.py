@@ -18,7 +18,9 @@ import pytest
 from hypothesis import HealthCheck
 
 from harness import backends
+from harness.database import open_database, setting_of
 from harness.errors import HarnessError, ReleaseLacks
+from harness.exits import warn
 from harness.target import Target
 from harness.te_mode import is_te_mode
 
@@ -75,6 +77,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--checkpointer", metavar="MODULE:FUNCTION", help="test this instead of te.checkpoint")
     group.addoption("--seed", type=int, help="seed of the properties; printed in the header")
     group.addoption("--corpus", type=Path, default=Path("corpus"), help="where failing cases are saved")
+    group.addoption(
+        "--database",
+        metavar="URL",
+        help="Hypothesis's example database: a folder, redis://HOST:PORT/NUMBER, github:OWNER/REPO[/ARTIFACT]"
+        " or none; TE_HARNESS_DATABASE if not given",
+    )
 
 
 def _te_mode(text: str) -> str:
@@ -93,6 +101,10 @@ def _positive(text: str) -> int:
 def pytest_configure(config: pytest.Config) -> None:
     """Load the default profile, make the backend active, and settle the seed."""
     config.addinivalue_line("markers", "emulation: exercises the emulated kernels; not for real ones")
+    try:
+        _use_database(config.getoption("--database"))
+    except HarnessError as error:
+        pytest.exit(str(error), returncode=error.exit_code)
     if not config.getoption("--hypothesis-profile", None):
         hypothesis.settings.load_profile("dev")
     config.stash[_OPTIONS] = Options(
@@ -112,6 +124,18 @@ def pytest_configure(config: pytest.Config) -> None:
             config.stash[_OPTIONS].target.open()
     except HarnessError as error:
         pytest.exit(str(error), returncode=error.exit_code)
+
+
+def _use_database(option: str | None) -> None:
+    """Have Hypothesis keep its examples where the setting says; the profile ci keeps none anywhere."""
+    if setting_of(option) is None:
+        return
+    database = open_database(option, warn)
+    for name in _PROFILES:
+        if name != "ci":
+            hypothesis.settings.register_profile(
+                name, hypothesis.settings.get_profile(name), database=database
+            )
 
 
 def _seed(config: pytest.Config) -> int:

@@ -200,7 +200,7 @@ def summary(plan: Plan, outcome: Outcome) -> None:
             f"{_count(tally.lacking.total(), 'more case')}; lacking here: {_pairs(tally.lacking)}"
         )
     if fates := _fates(outcome.again):
-        rows["database"] = f"of what others have found, {_pairs(fates)}"
+        rows["database"] = _pairs(fates)
     if outcome.interrupted:
         rows["interrupted"] = "before all cases were drawn"
     table(rows.items())

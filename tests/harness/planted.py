@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import itertools
 import os
@@ -45,6 +46,13 @@ def aborts_in_reentrant(function: Callable[..., Any], *args: Any, **kwargs: Any)
     return te.checkpoint(function, *args, **kwargs)
 
 
+def dies_unless_reentrant(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Take the whole process down in a region that is not reentrant."""
+    if not kwargs.get("use_reentrant", True):
+        os._exit(17)
+    return te.checkpoint(function, *args, **kwargs)
+
+
 def hangs(_function: Callable[..., Any], *_args: Any, **_kwargs: Any) -> Any:
     """Come to no end."""
     time.sleep(3600)
@@ -60,6 +68,13 @@ def is_killed_once(function: Callable[..., Any], *args: Any, **kwargs: Any) -> A
         died.touch()
         os.kill(os.getpid(), signal.SIGKILL)
     return te.checkpoint(function, *args, **kwargs)
+
+
+def loses_the_server(_function: Callable[..., Any], *_args: Any, **_kwargs: Any) -> Any:
+    """Kill the process that the environment names, and raise."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(int(os.environ["TE_HARNESS_TEST_SERVER"]), signal.SIGKILL)
+    raise ValueError("planted")
 
 
 def leaves(_function: Callable[..., Any], *_args: Any, **_kwargs: Any) -> Any:
