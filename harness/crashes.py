@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.beyond import features_beyond
+from harness.campaign import size_of
 from harness.corpus import SavedCase, Seen
 from harness.errors import HarnessError
-from harness.outside import Ended
+from harness.outside import Ended, Outside
 from harness.reducer import reduce
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from harness import case as c
     from harness.corpus import Found
-    from harness.outside import Outside
+    from harness.target import Target
 
 _MOST = 60
 """Smaller cases that are tried: each that crashes as well costs the start of a process."""
@@ -27,7 +28,7 @@ _LONGEST_SECONDS = 180.0
 """For making one smaller; a case that hangs does so until its time is over, again and again."""
 
 
-def crash(case: c.Case, how: str, where: Mapping[str, str], found: Found) -> SavedCase:
+def crash(case: c.Case, how: str, where: Mapping[str, str], found: Found | None) -> SavedCase:
     """Return a case to save that ended its process in that way."""
     return SavedCase(case=case, why=f"crash: {how}", seen=Seen(ending=how), where=dict(where), found=found)
 
@@ -57,3 +58,15 @@ def shrunk(saved: SavedCase, outside: Outside, clock: Callable[[], float] = time
     return msgspec.structs.replace(
         saved, case=smallest, why=f"{saved.why} (made smaller from {saved.case.fingerprint})"
     )
+
+
+def smallest_of_each_kind(
+    crashed: Iterable[SavedCase], target: Target, case_timeout: float
+) -> Iterator[SavedCase]:
+    """Make the smallest crash of each kind smaller still, and yield what that gives."""
+    kinds: dict[str, SavedCase] = {}
+    for saved in sorted(crashed, key=lambda saved: size_of(saved.case)):
+        kinds.setdefault(saved.seen.ending, saved)
+    for saved in kinds.values():
+        with Outside(target, case_timeout) as outside:
+            yield shrunk(saved, outside)

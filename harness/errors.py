@@ -39,3 +39,15 @@ class ReleaseLacks(CannotRunHere):
     def __init__(self, release: str, what: str) -> None:
         super().__init__(f"Transformer Engine {release} lacks {what}: use a newer release.")
         self.what = what
+
+
+class DeviceLost(BaseException):
+    """A case has broken the device's context: from here on this process gets no right answer from it.
+
+    Not an Exception: nothing between a case and the end of its process may take it for an error to go on
+    from. ``how``: what the device said, the same each time.
+    """
+
+    def __init__(self, how: str) -> None:
+        super().__init__(f"{how}: this process's context is lost, and nothing that it computes counts.")
+        self.how = how

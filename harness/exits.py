@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import click
 
-from harness.errors import CannotRunHere, HarnessError
+from harness.errors import CannotRunHere, DeviceLost, HarnessError
 from harness.files import NO_ROOM, printable
 
 HELD, VIOLATED, USAGE, FAULT, INTERRUPTED = 0, 1, 2, 3, 130
@@ -49,6 +49,9 @@ class Group(click.Group):
             context = getattr(error, "ctx", None)
             hint = f" (see {context.command_path} --help)" if context else ""
             code = complain(f"{error.format_message()}{hint}", USAGE)
+        except DeviceLost as lost:
+            told = f"{lost} te-harness replay judges a case that does this in a process of its own."
+            code = complain(told, VIOLATED)
         except (click.Abort, KeyboardInterrupt):
             code = complain("interrupted", INTERRUPTED)
         except ModuleNotFoundError as error:

@@ -6,10 +6,12 @@ writes over, so that a disk has one block to bring up to date.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 import time
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -18,9 +20,9 @@ from harness import case as c
 from harness import files, validity
 from harness.errors import CannotRunHere
 
-_HEADER = struct.Struct("<?dII")
-"""Whether a case is being judged, since when (``time.monotonic``, which is the system's), its length, its
-checksum: what was half written when the machine went down is no case."""
+_HEADER = struct.Struct("<?dIII")
+"""Whether a case is being judged, since when (``time.monotonic``, which is the system's), by which process,
+its length, its checksum: what was half written when the machine went down is no case."""
 
 _sync = getattr(os, "fdatasync", os.fsync)
 
@@ -31,11 +33,22 @@ class InFlight:
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
+    @contextlib.contextmanager
+    def judging(self, case: c.Case) -> Iterator[None]:
+        """Note a case that is judged within; what ends this process, like DeviceLost, leaves it noted."""
+        self.begin(case)
+        try:
+            yield
+        except Exception:
+            self.end()
+            raise
+        self.end()
+
     def begin(self, case: c.Case) -> None:
         """Note the case that is judged from now on; raises CannotRunHere where there is no room for it."""
         data = c.encode(case)
         try:
-            os.pwrite(self._file, _HEADER.pack(True, time.monotonic(), len(data), zlib.crc32(data)) + data, 0)
+            os.pwrite(self._file, _header(data) + data, 0)
             _sync(self._file)
         except OSError as error:
             if error.errno not in files.NO_ROOM:
@@ -47,11 +60,16 @@ class InFlight:
         os.pwrite(self._file, b"\0", 0)
 
 
+def _header(data: bytes) -> bytes:
+    return _HEADER.pack(True, time.monotonic(), os.getpid(), len(data), zlib.crc32(data))
+
+
 class Flight(msgspec.Struct, frozen=True):
-    """What a worker's file says: the case that it is judging, and since when."""
+    """What a worker's file says: the case that it is judging, since when, and its process."""
 
     case: c.Case
     since: float
+    pid: int
 
 
 def read(path: Path) -> Flight | None:
@@ -59,8 +77,8 @@ def read(path: Path) -> Flight | None:
     data = path.read_bytes() if path.exists() else b""
     if len(data) < _HEADER.size:
         return None
-    judging, since, length, checksum = _HEADER.unpack_from(data)
+    judging, since, pid, length, checksum = _HEADER.unpack_from(data)
     encoded = data[_HEADER.size : _HEADER.size + length]
     if not judging or zlib.crc32(encoded) != checksum:
         return None
-    return Flight(validity.decode(encoded), since)
+    return Flight(validity.decode(encoded), since, pid)

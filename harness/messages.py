@@ -49,6 +49,12 @@ class Done(msgspec.Struct, frozen=True):
     """The chunk is finished; give me another."""
 
 
+class Lost(msgspec.Struct, frozen=True):
+    """The case in flight has broken this process's device, in this way: end me, and believe no more of me."""
+
+    how: str
+
+
 class Broken(msgspec.Struct, frozen=True):
     """An error of the harness: its text and exit code, since exceptions do not travel well."""
 
@@ -78,5 +84,5 @@ def telling(send: Callable[[Any], None]) -> Iterator[None]:
         raise
 
 
-Message: TypeAlias = Ready | Counted | Failed | Done | Broken
+Message: TypeAlias = Ready | Counted | Failed | Done | Lost | Broken
 """From a worker."""

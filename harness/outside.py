@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from harness.crew import Crew, ending, obituary
-from harness.errors import HarnessFault
+from harness.errors import DeviceLost, HarnessFault
 from harness.messages import Broken, Ready, telling
 
 if TYPE_CHECKING:
@@ -64,13 +64,19 @@ class Outside:
         self._crew.tell(worker, case)
         while (said := self._heard()) is None:
             if worker in self._crew.silent_for(self._timeout):
-                self._crew.dismiss(worker)
-                self._worker = None
+                self._dismiss(worker)
                 return Ended(overdue(self._timeout))
             self._crew.listen()
         if isinstance(said, Broken):
             raise said.error()
+        if isinstance(said, Ended):
+            self._dismiss(worker)
         return said
+
+    def _dismiss(self, worker: Connection) -> None:
+        if self._worker is worker:
+            self._crew.dismiss(worker)
+            self._worker = None
 
     def _heard(self) -> Said | None:
         return self._said
@@ -110,4 +116,8 @@ def _judge_all(target: Target, connection: Connection) -> None:
         session = target.open()
         connection.send(Ready(target.where(session), session.backend.reason))
         while (case := connection.recv()) is not None:
-            connection.send(session.judge(case))
+            try:
+                connection.send(session.judge(case))
+            except DeviceLost as lost:
+                connection.send(Ended(lost.how))
+                return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +14,6 @@ from harness.target import Target
 
 if TYPE_CHECKING:
     from harness.corpus import SavedCase
-
-_FAILS = ("violated", "reproduced", "changed")
 
 
 @click.command()
@@ -40,25 +37,22 @@ def replay(cases: tuple[Path, ...], folder: Path, case_timeout: float, *, prune:
 
     files = [file for name in cases for file in corpus.load_files(find(name, folder))]
     wanted.check()
-    from harness.outside import Outside
-    from harness.replay import became
+    from harness.replay import FAILS, Replayer, became
     from harness.report import replay_lines
 
     failed = refused = 0
-    opened = functools.cache(wanted.open)
-    with quiet(), Outside(wanted, case_timeout) as outside:
+    with quiet(), Replayer(wanted, case_timeout) as replayer:
         for path, saved in files:
-            judge = outside.judge if saved.seen.ending else opened().judge
             try:
-                answer = judge(saved.case)
+                answer = replayer.judge(saved)
             except CannotRunHere as error:
                 refused = complain(f"cannot run here: {saved.case.fingerprint}: {error}", error.exit_code)
                 continue
             word = became(saved, answer)
-            failed += word in _FAILS
+            failed += word in FAILS
             click.echo("\n".join(replay_lines(saved, answer, word)))
             if prune and word == "fixed":
-                _remove(path, saved, wanted.where(opened()))
+                _remove(path, saved, replayer.where)
     return VIOLATED if failed else refused
 
 

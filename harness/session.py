@@ -24,7 +24,8 @@ from harness.verdict import Verdict
 from harness.violations import Violation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator
+    from contextlib import AbstractContextManager
 
     from harness.backends import Backend
 
@@ -45,6 +46,8 @@ class Session:
     ) -> None:
         self.backend = backend
         self.te_mode = te_mode
+        # Whoever must know which case ended this process has each noted while it is judged.
+        self.noted: Callable[[Case], AbstractContextManager[None]] = _not_noted
         self.probe = probe.detect()
         self._support = Support(backend.device, self.probe)
         mutant = mutant_of(te_mode)
@@ -80,12 +83,14 @@ class Session:
 
         Raises:
             ReleaseLacks: the installed TE lacks something that the case uses.
+            DeviceLost: the case has broken the device for this process.
         """
-        self._support.check(case)
-        inputs = Inputs(case, self.backend.device)
-        if direct is None:
-            direct = run_direct(case, inputs, self.backend, self.probe)
-        return self._compared(case, inputs, direct, self._run_checkpointed(case, inputs))
+        with self.noted(case), self._sound_device():
+            self._support.check(case)
+            inputs = Inputs(case, self.backend.device)
+            if direct is None:
+                direct = run_direct(case, inputs, self.backend, self.probe)
+            return self._compared(case, inputs, direct, self._run_checkpointed(case, inputs))
 
     def examine(self, case: Case, closeup: Closeup) -> tuple[Verdict, Trace]:
         """Judge a case, and return the trace of the checkpointed run too, with the close-up.
@@ -93,11 +98,23 @@ class Session:
         Raises:
             ReleaseLacks: the installed TE lacks something that the case uses.
         """
-        self._support.check(case)
-        inputs = Inputs(case, self.backend.device)
-        direct = run_direct(case, inputs, self.backend, self.probe)
-        checkpointed = self._run_checkpointed(case, inputs, closeup)
-        return self._compared(case, inputs, direct, checkpointed), checkpointed
+        with self._sound_device():
+            self._support.check(case)
+            inputs = Inputs(case, self.backend.device)
+            direct = run_direct(case, inputs, self.backend, self.probe)
+            checkpointed = self._run_checkpointed(case, inputs, closeup)
+            return self._compared(case, inputs, direct, checkpointed), checkpointed
+
+    @contextlib.contextmanager
+    def _sound_device(self) -> Iterator[None]:
+        """Raise DeviceLost, whatever else was raised or returned, where a case has broken the device.
+
+        A GPU tells of it late, and in the wrong place: before anybody believes a verdict it is waited for.
+        """
+        try:
+            yield
+        finally:
+            self.backend.check_device()
 
     def _compared(self, case: Case, inputs: Inputs, direct: Trace, checkpointed: Trace) -> Verdict:
         """Return what the oracles say of two traces, once what they object to has been seen twice."""
@@ -152,6 +169,10 @@ class Session:
             else v
             for v in violations
         ]
+
+
+def _not_noted(_case: Case) -> AbstractContextManager[None]:
+    return contextlib.nullcontext()
 
 
 def load_checkpointer(name: str) -> Checkpointer:

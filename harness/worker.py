@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from harness import corpus
 from harness.campaign import Failure, kind_of, known_in, run_chunk
-from harness.errors import ReleaseLacks
-from harness.messages import Chunk, Counted, Done, Failed, Message, Ready, telling
+from harness.errors import DeviceLost, ReleaseLacks
+from harness.messages import Chunk, Counted, Done, Failed, Lost, Message, Ready, telling
 from harness.tally import Tally
 
 if TYPE_CHECKING:
@@ -31,12 +31,13 @@ class _Worker:
 
         self._plan = plan
         self._send = send
-        self._flight = flight
         domain = DOMAINS[plan.domain]
         self._strategy = domain.strategy()
         self._promised = domain.promised
         self._issues = known_in(domain)
         self._session = plan.target.open()
+        if flight is not None:
+            self._session.noted = flight.judging
         self._where = plan.target.where(self._session)
         self._tally = Tally()
         self._sent = time.monotonic()
@@ -48,7 +49,7 @@ class _Worker:
         deadline = None if chunk.seconds is None else time.monotonic() + chunk.seconds
         try:
             failures = run_chunk(
-                self._judge,
+                self._session.judge,
                 self._strategy,
                 chunk.seed,
                 chunk.cases,
@@ -64,15 +65,6 @@ class _Worker:
         for failure in failures:
             self._report(failure)
         self._send(Done())
-
-    def _judge(self, case: c.Case) -> Verdict:
-        if self._flight is None:
-            return self._session.judge(case)
-        self._flight.begin(case)
-        try:
-            return self._session.judge(case)
-        finally:
-            self._flight.end()
 
     def _observe(self, case: c.Case, verdict: Verdict) -> None:
         self._tally.count(case, verdict, self._issues)
@@ -108,7 +100,10 @@ def serve(
         next_chunk: returns the next chunk; None when there are no more.
         flight: where each case is noted before it is judged, so that it can be named should this process end.
     """
-    with telling(send):
-        worker = _Worker(plan, send, flight)
-        while (chunk := next_chunk()) is not None:
-            worker.judge(chunk)
+    try:
+        with telling(send):
+            worker = _Worker(plan, send, flight)
+            while (chunk := next_chunk()) is not None:
+                worker.judge(chunk)
+    except DeviceLost as lost:
+        send(Lost(lost.how))

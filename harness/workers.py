@@ -19,31 +19,25 @@ import warnings
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from harness import case as c
 from harness import corpus, inflight
 from harness.campaign import size_of
-from harness.crashes import crash, shrunk
+from harness.crashes import crash, smallest_of_each_kind
 from harness.crew import Crew, ending, obituary
 from harness.errors import HarnessError, HarnessFault
 from harness.inflight import Flight, InFlight
-from harness.messages import Broken, Chunk, Counted, Done, Failed, Message, Ready
-from harness.outside import Outside, overdue
+from harness.messages import Broken, Chunk, Counted, Done, Failed, Lost, Message, Ready
+from harness.outside import overdue
 from harness.plan import Outcome, Plan
 from harness.tally import Tally
+from harness.watchdog import Watchdog
 from harness.worker import serve
-
-if TYPE_CHECKING:
-    from harness.corpus import SavedCase
 
 _MOST_CRASHES = 10
 """Cases that end their process before the campaign ends itself: each costs the start of a worker."""
-
-_LONGEST_LOOK_SECONDS = 2.0
-"""Between two looks at what the workers judge, where all goes well: the crew listens for half a second."""
 
 
 class _Supervisor:
@@ -73,6 +67,9 @@ class _Supervisor:
                     outcome.found[message.kind] = message.saved
             case Broken():
                 self.fail(message.error(), message.case)
+            case Lost():
+                # Of a worker, the foreman takes it; here this very process has lost its device.
+                self.fail(HarnessFault(f"{message.how}: judge in worker processes, which may be replaced"))
             case Done():
                 pass
         self.tick()
@@ -168,18 +165,9 @@ def _run(plan: Plan, supervisor: _Supervisor) -> None:
                 supervisor.tick()
         finally:
             foreman.crew.end()
-    _shrink_crashes(plan, supervisor.outcome)
-
-
-def _shrink_crashes(plan: Plan, outcome: Outcome) -> None:
-    """Make the smallest crash of each kind smaller."""
-    kinds: dict[str, SavedCase] = {}
-    for saved in sorted(outcome.crashed.values(), key=lambda saved: size_of(saved.case)):
-        kinds.setdefault(saved.seen.ending, saved)
-    for saved in kinds.values():
-        with Outside(plan.target, plan.case_timeout) as outside:
-            smallest = shrunk(saved, outside)
-        outcome.crashed[smallest.case.fingerprint] = smallest
+    crashed = supervisor.outcome.crashed
+    for smallest in smallest_of_each_kind(crashed.values(), plan.target, plan.case_timeout):
+        crashed[smallest.case.fingerprint] = smallest
 
 
 def default_workers() -> int:
@@ -206,11 +194,14 @@ class _Foreman:
         self._folder = folder
         self._at_work: dict[Connection, _Stint] = {}
         self._dismissed: set[Connection] = set()
-        self._looked = time.monotonic()
+        self._watchdog = Watchdog[Connection](plan.case_timeout)
         self.crew = Crew(functools.partial(_work, plan, folder), self)
 
     def hear(self, worker: Connection, message: Message) -> None:
         """Pass a message on, and give the worker the next chunk where it has none."""
+        if isinstance(message, Lost):
+            self._end(worker, inflight.read(self._at_work[worker].file), message.how)
+            return
         if isinstance(message, Ready):
             self._at_work[worker] = _Stint(_file(self._folder, self.crew.pid(worker)))
         elif isinstance(message, Counted):
@@ -235,15 +226,19 @@ class _Foreman:
 
     def end_what_hangs(self) -> None:
         """End the workers whose case has taken too long."""
-        # Where this process was stopped for a while, so were perhaps the workers: that is nobody's hanging.
-        passed = min(time.monotonic() - self._looked, _LONGEST_LOOK_SECONDS)
-        self._looked = time.monotonic()
-        for worker, stint in list(self._at_work.items()):
-            flight = inflight.read(stint.file)
-            if flight is not None and stint.hangs(flight, passed, self._plan.case_timeout):
-                self.crew.dismiss(worker)
-                del self._at_work[worker]
-                self._lose(stint, flight.case, overdue(self._plan.case_timeout))
+        flights = [(worker, inflight.read(stint.file)) for worker, stint in self._at_work.items()]
+        judging = [(worker, flight) for worker, flight in flights if flight is not None]
+        for worker, flight in self._watchdog.look(judging):
+            self._end(worker, flight, overdue(self._plan.case_timeout))
+
+    def _end(self, worker: Connection, flight: Flight | None, how: str) -> None:
+        """End a worker that its case holds, or has left without a device."""
+        self.crew.dismiss(worker)
+        stint = self._at_work.pop(worker)
+        if flight is None:
+            self._supervisor.fail(HarnessFault(f"a worker said {how!r} and judged no case"))
+        else:
+            self._lose(stint, flight.case, how)
 
     def _lose(self, stint: _Stint, case: c.Case, how: str) -> None:
         self._supervisor.crashed(case, how)
@@ -259,19 +254,11 @@ class _Stint:
     def __init__(self, file: Path) -> None:
         self.file = file
         self.begin(None)
-        self._since = 0.0
-        self._passed = 0.0
 
     def begin(self, chunk: Chunk | None) -> None:
         """Begin a chunk."""
         self.chunk = chunk
         self.counted = Tally()
-
-    def hangs(self, flight: Flight, passed: float, most: float) -> bool:
-        """Tell whether the same case has been judged for too long, given the seconds since the last look."""
-        self._passed = self._passed + passed if flight.since == self._since else 0.0
-        self._since = flight.since
-        return self._passed > most
 
 
 def _file(folder: Path, pid: int) -> Path:

@@ -64,6 +64,9 @@ class Backend(ABC):
         """Seed every generator that a case may draw from."""
         torch.manual_seed(seed)
 
+    def check_device(self) -> None:  # noqa: B027  (a device without a context has none to lose)
+        """Wait for the device; raises DeviceLost where it answers nothing right any more."""
+
     def describe(self) -> dict[str, str]:
         """Return what a report says about where it was made."""
         major, minor = torch.cuda.get_device_capability()

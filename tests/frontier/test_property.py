@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.pytest_plugin import SHARDS
+from harness.pytest_properties import SHARDS
 from strategies.domains import DOMAINS
 
 if TYPE_CHECKING:

@@ -12,9 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
 import transformer_engine.pytorch as te
 
-from harness.errors import HarnessFault
+from harness import backends
+from harness.errors import DeviceLost, HarnessFault
 
 
 def no_recompute(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -53,7 +55,7 @@ def dies_unless_reentrant(function: Callable[..., Any], *args: Any, **kwargs: An
     return te.checkpoint(function, *args, **kwargs)
 
 
-def hangs(_function: Callable[..., Any], *_args: Any, **_kwargs: Any) -> Any:
+def hangs(_function: object, *_args: Any, **_kwargs: Any) -> Any:
     """Come to no end."""
     time.sleep(3600)
 
@@ -61,13 +63,21 @@ def hangs(_function: Callable[..., Any], *_args: Any, **_kwargs: Any) -> Any:
 _CALLS = itertools.count(1)
 
 
-def is_killed_once(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Be killed from outside in the eighth call, and never again: a file in the current folder tells."""
-    died = Path("died")
-    if next(_CALLS) == 8 and not died.exists():
-        died.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-    return te.checkpoint(function, *args, **kwargs)
+def _once(fault: Callable[[], Any]) -> Callable[..., Any]:
+    """Return a checkpointer that fails in the eighth call, and never again: a file in its folder tells."""
+
+    def checkpoint(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        happened = Path("happened")
+        if next(_CALLS) == 8 and not happened.exists():
+            happened.touch()
+            fault()
+        return te.checkpoint(function, *args, **kwargs)
+
+    return checkpoint
+
+
+is_killed_once = _once(lambda: os.kill(os.getpid(), signal.SIGKILL))
+hangs_once = _once(lambda: hangs(None))
 
 
 def loses_the_server(_function: Callable[..., Any], *_args: Any, **_kwargs: Any) -> Any:
@@ -85,3 +95,29 @@ def leaves(_function: Callable[..., Any], *_args: Any, **_kwargs: Any) -> Any:
 def breaks(_function: Callable[..., Any], *_args: Any, **_kwargs: Any) -> Any:
     """Fail as the harness itself may fail."""
     raise HarnessFault("planted")
+
+
+def loses_the_device(_function: object, *_args: Any, **_kwargs: Any) -> Any:
+    """Leave the device as a failed assertion of a kernel leaves a GPU: it raises, and raises ever after."""
+
+    def check_device() -> None:
+        raise DeviceLost("CUDA error: planted")
+
+    backends.active().check_device = check_device  # type: ignore[method-assign]
+    raise RuntimeError("CUDA error: planted")
+
+
+def asserts_on_the_device(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Have a kernel of a real GPU fail its assertion: index 7 of one element."""
+    out = te.checkpoint(function, *args, **kwargs)
+    torch.zeros(1, device="cuda")[torch.full((1,), 7, device="cuda")]
+    return out
+
+
+def asserts_on_the_device_in_reentrant(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """The same in a reentrant region only."""
+    checkpoint = asserts_on_the_device if kwargs.get("use_reentrant", True) else te.checkpoint
+    return checkpoint(function, *args, **kwargs)
+
+
+loses_the_device_once = _once(lambda: loses_the_device(None))

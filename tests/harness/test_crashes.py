@@ -63,6 +63,26 @@ def test_time_ends_the_search_for_a_smaller_one(aborting: Outside) -> None:
     assert shrunk(saved, aborting, lambda: next(clock)) == saved
 
 
+def test_a_case_that_breaks_the_device_ends_its_process_and_the_next_one_gets_a_fresh_one() -> None:
+    with outside("loses_the_device") as judge:
+        assert judge.judge(SMALL) == Ended("CUDA error: planted")
+        assert judge.judge(LARGE) == Ended("CUDA error: planted")
+    assert multiprocessing.active_children() == []
+
+
+@pytest.mark.skipif(backends.active().name != "cuda", reason="needs a kernel that can assert")
+def test_a_failed_assertion_of_a_kernel_is_made_smaller_in_fresh_processes() -> None:
+    how = "CUDA error: device-side assert triggered"
+    with outside("asserts_on_the_device_in_reentrant") as judge:
+        assert judge.judge(LARGE) == Ended(how)
+        verdict = judge.judge(HELD)
+        assert isinstance(verdict, Verdict)
+        assert verdict.held
+        smallest = shrunk(crash(LARGE, how, {}, FOUND), judge)
+    assert len(c.modules(smallest.case)) == 1
+    assert c.regions(smallest.case)[0].use_reentrant
+
+
 def test_a_case_that_hangs_is_given_up() -> None:
     with outside("hangs", case_timeout=1.5) as judge:
         assert judge.judge(SMALL) == Ended("not at its end after 1.5 seconds")

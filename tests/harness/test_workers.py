@@ -18,6 +18,8 @@ from harness.plan import Outcome, Plan
 from harness.tally import Tally
 from harness.target import Target
 
+on_a_gpu = pytest.mark.skipif(backends.active().name != "cuda", reason="needs a kernel that can assert")
+
 
 def plan(checkpointer: str | None = None, **options: Any) -> Plan:
     if checkpointer is not None and ":" not in checkpointer:
@@ -34,7 +36,7 @@ def facts(outcome: Outcome) -> tuple[object, ...]:
 @pytest.fixture
 def unshrunk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Crashes stay as they were drawn: how they are made smaller is shown elsewhere, and takes long."""
-    monkeypatch.setattr(workers, "shrunk", lambda saved, _outside: saved)
+    monkeypatch.setattr(workers, "smallest_of_each_kind", lambda *_: ())
 
 
 def test_two_workers_come_to_the_outcome_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,6 +55,8 @@ def test_two_workers_come_to_the_outcome_of_one(monkeypatch: pytest.MonkeyPatch)
         ("leaves", "exit code 0"),
         ("segfaults", "SIGSEGV"),
         ("hangs", "not at its end after 2 seconds"),
+        ("loses_the_device", "CUDA error: planted"),
+        pytest.param("asserts_on_the_device", "CUDA error: device-side assert triggered", marks=on_a_gpu),
     ],
 )
 def test_a_case_that_ends_its_process_or_hangs_is_named(checkpointer: str, how: str) -> None:
