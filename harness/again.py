@@ -36,9 +36,8 @@ def concerning(finds: Sequence[SavedCase], target: Target) -> list[SavedCase]:
 
 def beside(again: Again, cases: Sequence[SavedCase]) -> dict[str, SavedCase]:
     """Return the finds that fail, without the kinds of which a campaign has a case that is no larger."""
-    smallest = {
-        kind_seen(saved): saved for saved in sorted(cases, key=lambda one: size_of(one.case), reverse=True)
-    }
+    by_size = sorted(cases, key=lambda saved: size_of(saved.case), reverse=True)
+    smallest = {kind_seen(saved): saved for saved in by_size}
     return {
         kind: saved
         for kind, saved in again.failing.items()

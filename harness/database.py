@@ -58,7 +58,7 @@ T = TypeVar("T")
 class Guarded(ExampleDatabase):
     """An example database that another machine serves: once it fails, it is empty and keeps nothing.
 
-    It says so once. What it warns of becomes a line too.
+    It says so once. What it warns of becomes a line too. ``lost`` tells whether it has failed.
     """
 
     def __init__(self, database: ExampleDatabase, name: str, complain: Complain) -> None:
@@ -66,7 +66,7 @@ class Guarded(ExampleDatabase):
         self._database = database
         self._name = name
         self._complain = complain
-        self._lost = False
+        self.lost = False
 
     def __repr__(self) -> str:
         # Hypothesis shows it in pytest's header: no more than what may be printed.
@@ -89,14 +89,14 @@ class Guarded(ExampleDatabase):
         self._attempt(lambda: self._database.move(src, dest, value), None)
 
     def _attempt(self, action: Callable[[], T], otherwise: T) -> T:
-        if self._lost:
+        if self.lost:
             return otherwise
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
                 return action()
             except Exception as error:  # whatever it is: another machine's, or in what it has sent
-                self._lost = True
+                self.lost = True
                 self._complain(f"{self._name}: {_text(error)}; it is left out from now on.")
             finally:
                 if told := [str(one.message).strip() for one in caught if one.category is HypothesisWarning]:

@@ -14,6 +14,7 @@ from packaging.version import InvalidVersion, Version
 
 from harness import corpus
 from harness.campaign import signature_of, size_of
+from harness.database import Guarded
 from harness.errors import InvalidInput
 from harness.replay import judged_as, obstacle
 
@@ -67,7 +68,7 @@ class Finds:
                 return
             # What another process removes at this moment may take it along: so it is looked for again.
             self._database.save(_key(domain), value)
-        if value not in self._read(domain):
+        if value not in self._read(domain) and not self._lost:
             self._say(f"database: {saved.case.fingerprint} could not be kept there.")
 
     def remove(self, domain: str, saved: SavedCase) -> bool:
@@ -77,7 +78,12 @@ class Finds:
         for value, other in self._read(domain).items():
             if other == saved:
                 self._database.delete(_key(domain), value)
-        return saved not in self._read(domain).values()
+        return saved not in self._read(domain).values() and not self._lost
+
+    @property
+    def _lost(self) -> bool:
+        """Whether the database has failed, and has said so itself."""
+        return isinstance(self._database, Guarded) and self._database.lost
 
     def _read(self, domain: str) -> dict[bytes, SavedCase]:
         if self._database is None:

@@ -87,7 +87,6 @@ def fuzz(
     from harness.report import Progress
 
     finds = Finds(open_database(database, warn), warn)
-
     plan = Plan(
         target=target,
         domain=domain,

@@ -184,18 +184,23 @@ def artifacts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def fetched_now(folder: Path) -> Path:
-    return folder / f"{datetime.now(timezone.utc).isoformat().replace(':', '_')}.zip"
+def now() -> str:
+    """What an artifact is called that is fetched at this moment."""
+    return datetime.now(timezone.utc).isoformat().replace(":", "_")
+
+
+def put(folder: Path, name: str, artifact: Path) -> None:
+    """Make an artifact of a folder."""
+    with zipfile.ZipFile(artifact / f"{name}.zip", "w") as archive:
+        for path in folder.rglob("*"):
+            archive.write(path, path.relative_to(folder))
 
 
 def test_an_artifact_is_read_and_the_own_folder_written(
     artifacts: Path, tmp_path: Path, lines: list[str]
 ) -> None:
-    nightly = DirectoryBasedExampleDatabase(tmp_path / "nightly")
-    nightly.save(b"key", b"nightly's")
-    with zipfile.ZipFile(fetched_now(artifacts), "w") as archive:
-        for path in (tmp_path / "nightly").rglob("*"):
-            archive.write(path, path.relative_to(tmp_path / "nightly"))
+    DirectoryBasedExampleDatabase(tmp_path / "nightly").save(b"key", b"nightly's")
+    put(tmp_path / "nightly", now(), artifacts)
     before = {path: path.read_bytes() for path in artifacts.iterdir()}
     shared = opened("github:owner/repo/nightly", lines)
     shared.save(b"key", b"mine")
@@ -205,6 +210,16 @@ def test_an_artifact_is_read_and_the_own_folder_written(
     assert sorted(shared.fetch(b"key")) == [b"nightly's"]
     assert {path: path.read_bytes() for path in artifacts.iterdir()} == before
     assert not lines
+
+
+def test_without_network_the_last_artifact_is_taken(
+    artifacts: Path, tmp_path: Path, lines: list[str]
+) -> None:
+    DirectoryBasedExampleDatabase(tmp_path / "nightly").save(b"key", b"nightly's")
+    put(tmp_path / "nightly", "2026-01-01T00_00_00+00_00", artifacts)
+    assert list(opened("github:owner/repo/nightly", lines).fetch(b"key")) == [b"nightly's"]
+    (line,) = lines
+    assert "Using an expired artifact" in line
 
 
 def test_without_network_and_token_an_artifact_is_missed_in_one_line(
@@ -226,8 +241,7 @@ def test_an_artifact_that_is_none_is_missed_in_one_line(
     artifacts: Path, lines: list[str], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setenv("GITHUB_TOKEN", SECRET)
-    path = artifacts / f"{name}.zip" if name else fetched_now(artifacts)
-    path.write_bytes(b"not an archive")
+    (artifacts / f"{name or now()}.zip").write_bytes(b"not an archive")
     assert list(opened("github:owner/repo/nightly", lines).fetch(b"key")) == []
     (line,) = lines
     assert line.startswith("github:owner/repo/nightly: ")

@@ -244,7 +244,9 @@ def test_a_server_that_is_lost_on_the_way_costs_a_line(
     assert result.exit_code == 1
     (path,) = (tmp_path / "corpus").iterdir()
     assert f"saved as {path}" in result.stdout
-    (line,) = [line for line in result.stderr.splitlines() if server.url in line]
+    (seed, line) = [line for line in result.stderr.splitlines() if line.startswith("te-harness: ")]
+    assert seed == "te-harness: seed 5"
+    assert line.startswith(f"te-harness: {server.url}: ")
     assert line.endswith("; it is left out from now on.")
 
 
