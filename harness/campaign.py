@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from harness.known_issues import Issue
     from harness.verdict import Verdict
+    from harness.violations import Violation
     from strategies.domains import Domain
 
 CHUNK = 100
@@ -97,8 +98,12 @@ def kind_of(case: c.Case, verdict: Verdict, issues: Sequence[Issue] = ()) -> str
     """
     if verdict.held or explain(case, verdict.violations, issues):
         return None
-    nearest = min(verdict.violations, key=lambda violation: _PRIMARY.index(violation.oracle))
-    return nearest.signature
+    return signature_of(verdict.violations)
+
+
+def signature_of(violations: Iterable[Violation]) -> str:
+    """Return the signature of the violation nearest to its cause, of those that there are."""
+    return min(violations, key=lambda violation: _PRIMARY.index(violation.oracle)).signature
 
 
 def chunks(cases: int, seed: int, shard: tuple[int, int] = (1, 1)) -> Iterator[tuple[int, int]]:

@@ -16,6 +16,7 @@ import click
 from harness import (
     bisect_command,
     explain_command,
+    finds_command,
     fuzz_command,
     known_issues_commands,
     minimize_command,
@@ -129,6 +130,7 @@ def compare(first: Path, second: Path) -> int:
 
 main.add_command(bisect_command.bisect)
 main.add_command(explain_command.explain)
+main.add_command(finds_command.finds)
 main.add_command(fuzz_command.fuzz)
 main.add_command(known_issues_commands.known_issues)
 main.add_command(minimize_command.minimize)

@@ -113,6 +113,14 @@ def save(folder: Path, saved: SavedCase) -> Path:
     return path
 
 
+def place(folder: Path, saved: SavedCase) -> Path:
+    """Return the folder for a case: one within for what ended its process.
+
+    A folder of cases is replayed in one process, which any of these would end.
+    """
+    return folder / "crashes" if saved.seen.ending else folder
+
+
 def encode(saved: SavedCase) -> bytes:
     """Return a saved case as indented JSON."""
     # What a person reads first comes first.
@@ -136,7 +144,7 @@ def load(path: Path) -> SavedCase:
     """
     data = files.read(path, MAX_BYTES)
     try:
-        return _decode(data)
+        return decode(data)
     except InvalidInput as error:
         raise InvalidInput(f"{path}: {error}") from error
 
@@ -160,7 +168,10 @@ def load_files(path: Path) -> list[tuple[Path, SavedCase]]:
     return found
 
 
-def _decode(data: bytes) -> SavedCase:
+def decode(data: bytes) -> SavedCase:
+    """Return the saved case that a file or a database holds; raises InvalidInput for anything else."""
+    if len(data) > MAX_BYTES:
+        raise InvalidInput(f"larger than the {MAX_BYTES} bytes that a saved case may take.")
     try:
         content = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
         if "case" not in content and "format" not in content:

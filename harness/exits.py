@@ -86,8 +86,13 @@ def _write_nothing_more() -> None:
 
 def complain(message: str, code: int) -> int:
     """Write a message on standard error, on one line and printable, and return the code."""
-    click.echo(f"te-harness: {printable(message)}", err=True)
+    warn(message)
     return code
+
+
+def warn(message: str) -> None:
+    """Write a message on standard error, on one line and printable."""
+    click.echo(f"te-harness: {printable(message)}", err=True)
 
 
 @contextlib.contextmanager

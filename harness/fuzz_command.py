@@ -10,11 +10,13 @@ import click
 import msgspec
 
 from harness.errors import CannotRunHere, HarnessError, InvalidInput
-from harness.exits import HELD, INTERRUPTED, VIOLATED, complain
+from harness.exits import HELD, INTERRUPTED, VIOLATED, complain, quiet, warn
+from harness.files import printable
 from harness.options import (
     PATH,
     SEED,
     case_timeout_option,
+    database_option,
     domain_of,
     domain_option,
     finite,
@@ -26,7 +28,8 @@ from harness.target import Target
 
 if TYPE_CHECKING:
     from harness.corpus import SavedCase
-    from harness.plan import Outcome, Plan
+    from harness.finds import Finds
+    from harness.plan import Again, Outcome, Plan
 
 DEFAULT_CASES = 2000
 _UNLIMITED = 10**9
@@ -53,6 +56,7 @@ _UNLIMITED = 10**9
 @click.option("--seed", type=SEED, help="Random if not given, and always printed.")
 @target_options
 @click.option("--corpus", type=PATH, default=Path("corpus"), help="Where failing cases are saved.")
+@database_option
 @click.option("--json", "json_file", type=PATH, help="A new file for the whole report.")
 def fuzz(
     domain: str,
@@ -63,10 +67,14 @@ def fuzz(
     case_timeout: float,
     seed: int | None,
     corpus: Path,
+    database: str | None,
     json_file: Path | None,
     **options: Any,
 ) -> int:
-    """Draw cases, judge each, and shrink, save and report what fails."""
+    """Draw cases, judge each, and shrink, save and report what fails.
+
+    What others have found, and shared through the database, is judged first.
+    """
     domain_of(domain)
     from harness import files
     from harness.gpus import cores, described, visible, workers_for
@@ -76,9 +84,12 @@ def fuzz(
     target = Target(**options)
     gpus = visible(target.check())
     from harness import workers as processes
+    from harness.database import open_database
+    from harness.finds import Finds
     from harness.plan import Plan
     from harness.report import Progress
 
+    finds = Finds(open_database(database, warn), warn)
     plan = Plan(
         target=target,
         domain=domain,
@@ -95,36 +106,58 @@ def fuzz(
     click.echo(f"te-harness: seed {plan.seed}", err=True)
     if gpus:
         click.echo(f"te-harness: shares {described(gpus)}", err=True)
+    again = _judge_again(finds, plan)
     total = None if plan.cases == _UNLIMITED else sum(size for _, size in plan.chunks)
     with Progress(total) as progress:
         outcome = processes.run(plan, progress)
-    return _conclude(plan, outcome, corpus, json_file)
+    outcome.again = again
+    return _conclude(plan, outcome, finds, corpus, json_file)
 
 
-def _conclude(plan: Plan, outcome: Outcome, corpus: Path, json_file: Path | None) -> int:
-    """Save and show what came of a campaign, and return the exit code."""
+def _judge_again(finds: Finds, plan: Plan) -> Again:
+    """Judge what others have found of the plan's domain and target."""
+    from harness.again import concerning, judge_again
+    from harness.plan import Again
+    from harness.workers import interruptible
+
+    shared = concerning(finds.of(plan.domain), plan.target)
+    # Not even a process is started where there is nothing to judge.
+    if not shared:
+        return Again()
+    click.echo(f"te-harness: judging what the database has first ({len(shared)})", err=True)
+    with quiet(), interruptible():
+        return judge_again(finds, shared, plan, warn)
+
+
+def _conclude(plan: Plan, outcome: Outcome, finds: Finds, corpus: Path, json_file: Path | None) -> int:
+    """Save, share and show what came of a campaign, and return the exit code."""
     from harness import files, report
+    from harness.again import beside
 
     # Files first: whoever reads the output may stop reading.
     saved = {kind: _save(corpus, found) for kind, found in sorted(outcome.found.items())}
-    # Apart: a folder of cases is replayed in one process, which any of these would end.
-    crashes = {name: _save(corpus / "crashes", found) for name, found in outcome.crashed.items()}
+    crashes = {name: _save(corpus, found) for name, found in outcome.crashed.items()}
+    own = [*outcome.found.values(), *outcome.crashed.values()]
+    others = beside(outcome.again, own)
+    shared = {kind: _save(corpus, found) for kind, found in sorted(others.items())}
+    for found in own:
+        finds.add(plan.domain, found)
     unwritten: HarnessError | None = None
     if json_file is not None:
         try:
-            files.write_new(json_file, report.campaign_json(plan, outcome, saved, crashes))
+            content = report.campaign_json(plan, outcome, saved, crashes, shared)
+            files.write_new(json_file, content)
         except HarnessError as error:
             # Somebody took the name meanwhile: what was found is shown all the same.
             unwritten = error
     if outcome.tally.drawn or outcome.crashed:
         report.summary(plan, outcome)
     for kind, path in saved.items():
-        command = plan.target.replay_command(path) if path else None
-        click.echo(f"\n{kind}\n{report.failure_text(outcome.found[kind], path, command)}")
+        _show(plan, kind, outcome.found[kind], path)
     for name, path in crashes.items():
-        command = plan.target.replay_command(path) if path else None
-        found = outcome.crashed[name]
-        click.echo(f"\n{found.why}\n{report.failure_text(found, path, command)}")
+        _show(plan, outcome.crashed[name].why, outcome.crashed[name], path)
+    for kind, path in shared.items():
+        _show(plan, f"{kind} (from the database)", others[kind], path)
     if outcome.fault is not None:
         _keep_faulty_case(plan, outcome, corpus)
         raise outcome.fault
@@ -133,8 +166,16 @@ def _conclude(plan: Plan, outcome: Outcome, corpus: Path, json_file: Path | None
     return _exit_code(plan, outcome)
 
 
+def _show(plan: Plan, title: str, saved: SavedCase, path: Path | None) -> None:
+    """Print a failure or a crash, with the command that replays it."""
+    from harness.report import failure_text
+
+    command = plan.target.replay_command(path) if path else None
+    click.echo(f"\n{printable(title)}\n{failure_text(saved, path, command)}")
+
+
 def _exit_code(plan: Plan, outcome: Outcome) -> int:
-    if outcome.tally.violations or outcome.crashed:
+    if outcome.tally.violations or outcome.crashed or outcome.again.failed:
         return VIOLATED
     if outcome.interrupted:
         return INTERRUPTED
@@ -150,7 +191,7 @@ def _save(folder: Path, saved: SavedCase) -> Path | None:
     from harness import corpus
 
     try:
-        return corpus.save(folder, saved)
+        return corpus.save(corpus.place(folder, saved), saved)
     except HarnessError as error:
         complain(str(error), error.exit_code)
         return None

@@ -72,6 +72,12 @@ case_timeout_option = click.option(
     default=120.0,
     help="Seconds after which a case is taken to hang.",
 )
+database_option = click.option(
+    "--database",
+    metavar="URL",
+    help="Where finds are shared: a folder, redis://HOST:PORT/NUMBER, github:OWNER/REPO[/ARTIFACT] or none;"
+    " TE_HARNESS_DATABASE if not given, else Hypothesis's own folder.",
+)
 domain_option = click.option("--domain", default="contract", help="Which cases to draw.")
 
 

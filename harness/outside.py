@@ -43,6 +43,8 @@ class Outside:
     """
 
     def __init__(self, target: Target, case_timeout: float) -> None:
+        self.where: dict[str, str] = {}
+        """What a saved case says about where it was judged; empty until the first one is."""
         self._timeout = case_timeout
         self._crew = Crew(functools.partial(_judge_all, target), self)
         self._worker: Connection | None = None
@@ -92,7 +94,7 @@ class Outside:
     def hear(self, worker: Connection, message: Ready | Said) -> None:
         """Take note of what the process says."""
         if isinstance(message, Ready):
-            self._worker = worker
+            self._worker, self.where = worker, message.where
         else:
             self._said = message
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from harness import case as c
-from harness.campaign import chunks
+from harness.campaign import chunks, size_of
 from harness.corpus import SavedCase
 from harness.errors import HarnessError
 from harness.tally import Tally
@@ -36,6 +36,28 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return chunks(self.cases, self.seed, self.shard)
 
 
+class Again(msgspec.Struct):
+    """What has become of finds, counted."""
+
+    failing: dict[str, SavedCase] = {}
+    """The smallest of each kind, as it fails here."""
+    failed: int = 0
+    removed: int = 0
+    """Those that are fixed, and gone from the database."""
+    held: int = 0
+    """Those that hold, or show known issues alone, and stay: seen elsewhere, or in a database that is only
+    read."""
+    not_run: int = 0
+    """Those that need what this release lacks."""
+    not_judged: int = 0
+    """Those for which there was no time, or on which the harness failed."""
+
+    def fail(self, kind: str, saved: SavedCase) -> None:
+        """Count one that fails."""
+        self.failed += 1
+        self.failing[kind] = min(self.failing.get(kind, saved), saved, key=lambda one: size_of(one.case))
+
+
 class Outcome(msgspec.Struct):
     """What came of a campaign, as far as it got: until its end, an interruption or a fault."""
 
@@ -44,6 +66,8 @@ class Outcome(msgspec.Struct):
     """The smallest case of each kind of failure."""
     crashed: dict[str, SavedCase] = {}
     """The cases that ended the process that judged them, or did not come to an end, by their fingerprints."""
+    again: Again = msgspec.field(default_factory=Again)
+    """What has become of others' finds: apart from the campaign's own, and not in its tally."""
     where: dict[str, str] = {}
     reason: str = ""
     """Why this backend."""

@@ -52,6 +52,12 @@ def add_options(parser: pytest.Parser) -> None:
     group.addoption("--seed", type=int, help="seed of the properties; printed in the header")
     group.addoption("--corpus", type=Path, default=Path("corpus"), help="where failing cases are saved")
     group.addoption(
+        "--database",
+        metavar="URL",
+        help="Hypothesis's example database: a folder, redis://HOST:PORT/NUMBER, github:OWNER/REPO[/ARTIFACT]"
+        " or none; TE_HARNESS_DATABASE if not given",
+    )
+    group.addoption(
         "--case-timeout", type=_duration, default=120.0, help="seconds after which a case is taken to hang"
     )
     group.addoption(

@@ -15,7 +15,9 @@ import pytest
 from hypothesis import HealthCheck
 
 from harness import backends
+from harness.database import open_database, setting_of
 from harness.errors import HarnessError, ReleaseLacks
+from harness.exits import warn
 from harness.pytest_options import OPTIONS, add_options, options_of
 
 pytest_plugins = [
@@ -52,6 +54,10 @@ def pytest_configure(config: pytest.Config) -> None:
     from harness import pytest_gpus
 
     config.addinivalue_line("markers", "emulation: exercises the emulated kernels; not for real ones")
+    try:
+        _use_database(config.getoption("--database"))
+    except HarnessError as error:
+        pytest.exit(str(error), returncode=error.exit_code)
     if not config.getoption("--hypothesis-profile", None):
         hypothesis.settings.load_profile("dev")
     options = config.stash[OPTIONS] = options_of(config, _seed(config))
@@ -63,6 +69,18 @@ def pytest_configure(config: pytest.Config) -> None:
             options.target.open()
     except HarnessError as error:
         pytest.exit(str(error), returncode=error.exit_code)
+
+
+def _use_database(option: str | None) -> None:
+    """Have Hypothesis keep its examples where the setting says; the profile ci keeps none anywhere."""
+    if setting_of(option) is None:
+        return
+    database = open_database(option, warn)
+    for name in _PROFILES:
+        if name != "ci":
+            hypothesis.settings.register_profile(
+                name, hypothesis.settings.get_profile(name), database=database
+            )
 
 
 def _seed(config: pytest.Config) -> int:

@@ -54,6 +54,11 @@ def obstacle(saved: SavedCase, where: Mapping[str, str]) -> str | None:
     return None
 
 
+def judged_as(where: Mapping[str, str]) -> tuple[str | None, ...]:
+    """Return what makes two verdicts on a case comparable: backend, TE mode and checkpointer."""
+    return tuple(where.get(name) for name in _DECIDES)
+
+
 def find(name: Path, folder: Path) -> Path:
     """Return the file of a case that is named by a path, or by how its fingerprint begins.
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from harness.bisect import Change
     from harness.campaign import Failure
-    from harness.plan import Outcome, Plan
+    from harness.plan import Again, Outcome, Plan
     from harness.record import Disagreement
     from harness.replay import Became
     from harness.survey import Row
@@ -77,6 +77,13 @@ def replay_lines(saved: SavedCase, answer: Verdict | Ended, word: Became) -> lis
         lines.append(printable(f"  first seen with {_pairs(saved.where)}"))
     if fails and saved.why:
         lines.append(printable(f"  kept because: {saved.why}"))
+    return lines
+
+
+def find_lines(saved: SavedCase) -> list[str]:
+    """Return what a shared case is, why it is kept and where it was seen."""
+    lines = [f"{saved.case.fingerprint} {describe(saved.case)}"]
+    lines += [printable(f"  {text}") for text in (saved.why, _pairs(saved.where)) if text]
     return lines
 
 
@@ -192,16 +199,34 @@ def summary(plan: Plan, outcome: Outcome) -> None:
         rows["not run"] = (
             f"{_count(tally.lacking.total(), 'more case')}; lacking here: {_pairs(tally.lacking)}"
         )
+    if fates := _fates(outcome.again):
+        rows["database"] = _pairs(fates)
     if outcome.interrupted:
         rows["interrupted"] = "before all cases were drawn"
     table(rows.items())
 
 
+def _fates(again: Again) -> dict[str, int]:
+    """Return what has become of how many shared finds, in words."""
+    counts = {
+        "still fail:": again.failed,
+        "fixed and removed:": again.removed,
+        "held and kept:": again.held,
+        "cannot run here:": again.not_run,
+        "not judged:": again.not_judged,
+    }
+    return {word: number for word, number in counts.items() if number}
+
+
 def campaign_json(
-    plan: Plan, outcome: Outcome, saved: Mapping[str, Path | None], crashes: Mapping[str, Path | None]
+    plan: Plan,
+    outcome: Outcome,
+    saved: Mapping[str, Path | None],
+    crashes: Mapping[str, Path | None],
+    shared: Mapping[str, Path | None],
 ) -> bytes:
     """Return the whole report of a campaign as indented JSON, given where its cases are saved."""
-    tally = outcome.tally
+    tally, again = outcome.tally, outcome.again
     data: dict[str, Any] = {
         "format": JSON_FORMAT,
         "plan": plan,
@@ -229,6 +254,22 @@ def campaign_json(
             {"sentence": describe(found.case), "saved": _text(crashes.get(name)), **_fields(found)}
             for name, found in outcome.crashed.items()
         ],
+        "database": {
+            "failed": again.failed,
+            "removed": again.removed,
+            "held": again.held,
+            "not_run": again.not_run,
+            "not_judged": again.not_judged,
+            "failures": [
+                {
+                    "kind": kind,
+                    "sentence": describe(again.failing[kind].case),
+                    "saved": _text(path),
+                    **_fields(again.failing[kind]),
+                }
+                for kind, path in shared.items()
+            ],
+        },
         "interrupted": outcome.interrupted,
         "fault": _text(outcome.fault),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import itertools
 import os
@@ -47,6 +48,13 @@ def aborts_in_reentrant(function: Callable[..., Any], *args: Any, **kwargs: Any)
     return te.checkpoint(function, *args, **kwargs)
 
 
+def dies_unless_reentrant(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Take the whole process down in a region that is not reentrant."""
+    if not kwargs.get("use_reentrant", True):
+        os._exit(17)
+    return te.checkpoint(function, *args, **kwargs)
+
+
 def hangs(_function: object, *_args: Any, **_kwargs: Any) -> Any:
     """Come to no end."""
     time.sleep(3600)
@@ -70,6 +78,13 @@ def _once(fault: Callable[[], Any]) -> Callable[..., Any]:
 
 is_killed_once = _once(lambda: os.kill(os.getpid(), signal.SIGKILL))
 hangs_once = _once(lambda: hangs(None))
+
+
+def loses_the_server(_function: Callable[..., Any], *_args: Any, **_kwargs: Any) -> Any:
+    """Kill the process that the environment names, and raise."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(int(os.environ["TE_HARNESS_TEST_SERVER"]), signal.SIGKILL)
+    raise ValueError("planted")
 
 
 def leaves(_function: Callable[..., Any], *_args: Any, **_kwargs: Any) -> Any:

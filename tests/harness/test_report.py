@@ -68,7 +68,7 @@ def test_a_summary_says_that_all_held(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_the_json_of_a_campaign_holds_the_whole_report() -> None:
-    data = json.loads(report.campaign_json(PLAN, outcome(), {"pairing": Path("corpus/x.json")}, {}))
+    data = json.loads(report.campaign_json(PLAN, outcome(), {"pairing": Path("corpus/x.json")}, {}, {}))
     assert data["plan"]["seed"] == 42
     assert set(data["features"]) == set(CATALOGUE)
     assert set(data["oracles"]) == set(ORACLES)
