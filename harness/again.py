@@ -79,7 +79,7 @@ def judge_again(
             kind = _kind(saved, answer, issues)
             if kind is not None:
                 again.fail(kind, _as_seen(saved, answer, outside.where))
-            elif _is_fixed(saved, answer, outside.where) and finds.remove(plan.domain, saved):
+            elif is_fixed(saved, answer, outside.where) and finds.remove(plan.domain, saved):
                 again.removed += 1
             else:
                 again.held += 1
@@ -92,7 +92,8 @@ def _kind(saved: SavedCase, answer: Verdict | Ended, issues: Sequence[Issue]) ->
     return kind_of(saved.case, answer, issues)
 
 
-def _is_fixed(saved: SavedCase, answer: Verdict | Ended, where: Mapping[str, str]) -> bool:
+def is_fixed(saved: SavedCase, answer: Verdict | Ended, where: Mapping[str, str]) -> bool:
+    """Tell whether a find holds, and was judged so that it need not be kept for others."""
     # Where both runs raise alike, next to nothing was compared.
     holds = not isinstance(answer, Ended) and answer.held and answer.direct_error is None
     return holds and may_be_removed(saved, where)

@@ -23,6 +23,7 @@ from harness import (
     museum_commands,
     mutant_commands,
     replay_command,
+    report_command,
     reproduce_command,
 )
 from harness.errors import CannotRunHere
@@ -135,6 +136,7 @@ main.add_command(fuzz_command.fuzz)
 main.add_command(known_issues_commands.known_issues)
 main.add_command(minimize_command.minimize)
 main.add_command(replay_command.replay)
+main.add_command(report_command.report)
 main.add_command(reproduce_command.reproduce)
 main.add_command(museum_commands.museum)
 main.add_command(mutant_commands.mutants)

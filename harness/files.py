@@ -125,6 +125,18 @@ def write_new(path: Path, data: bytes) -> None:
             temporary.unlink()
 
 
+def append(path: Path, data: bytes) -> None:
+    """Append to a file of this process's own, which is made where it is missing.
+
+    Raises InvalidInput where the folder may not be written to, and CannotRunHere where the disk is full.
+    """
+    try:
+        with path.open("ab", buffering=0) as file:
+            file.write(data)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
 def remove(path: Path) -> None:
     """Remove a file; raises InvalidInput where the user may not."""
     try:

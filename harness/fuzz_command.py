@@ -27,9 +27,11 @@ from harness.options import (
 from harness.target import Target
 
 if TYPE_CHECKING:
+    from harness.campaign_events import CampaignEvents
     from harness.corpus import SavedCase
     from harness.finds import Finds
     from harness.plan import Again, Outcome, Plan
+    from harness.tally import Tally
 
 DEFAULT_CASES = 2000
 _UNLIMITED = 10**9
@@ -57,6 +59,7 @@ _UNLIMITED = 10**9
 @target_options
 @click.option("--corpus", type=PATH, default=Path("corpus"), help="Where failing cases are saved.")
 @database_option
+@click.option("--events", type=PATH, help="A folder in which what happens is recorded, for a report.")
 @click.option("--json", "json_file", type=PATH, help="A new file for the whole report.")
 def fuzz(
     domain: str,
@@ -68,6 +71,7 @@ def fuzz(
     seed: int | None,
     corpus: Path,
     database: str | None,
+    events: Path | None,
     json_file: Path | None,
     **options: Any,
 ) -> int:
@@ -84,7 +88,9 @@ def fuzz(
     target = Target(**options)
     gpus = visible(target.check())
     from harness import workers as processes
+    from harness.campaign_events import CampaignEvents
     from harness.database import open_database
+    from harness.events import EventLog
     from harness.finds import Finds
     from harness.plan import Plan
     from harness.report import Progress
@@ -106,12 +112,19 @@ def fuzz(
     click.echo(f"te-harness: seed {plan.seed}", err=True)
     if gpus:
         click.echo(f"te-harness: shares {described(gpus)}", err=True)
+    recorded = None if events is None else CampaignEvents(EventLog(events), plan, warn)
     again = _judge_again(finds, plan)
     total = None if plan.cases == _UNLIMITED else sum(size for _, size in plan.chunks)
     with Progress(total) as progress:
-        outcome = processes.run(plan, progress)
+
+        def show(tally: Tally) -> None:
+            progress(tally)
+            if recorded is not None:
+                recorded.count(tally)
+
+        outcome = processes.run(plan, show)
     outcome.again = again
-    return _conclude(plan, outcome, finds, corpus, json_file)
+    return _conclude(plan, outcome, finds, corpus, json_file, recorded)
 
 
 def _judge_again(finds: Finds, plan: Plan) -> Again:
@@ -129,7 +142,14 @@ def _judge_again(finds: Finds, plan: Plan) -> Again:
         return judge_again(finds, shared, plan, warn)
 
 
-def _conclude(plan: Plan, outcome: Outcome, finds: Finds, corpus: Path, json_file: Path | None) -> int:
+def _conclude(
+    plan: Plan,
+    outcome: Outcome,
+    finds: Finds,
+    corpus: Path,
+    json_file: Path | None,
+    recorded: CampaignEvents | None,
+) -> int:
     """Save, share and show what came of a campaign, and return the exit code."""
     from harness import files, report
     from harness.again import beside
@@ -142,6 +162,10 @@ def _conclude(plan: Plan, outcome: Outcome, finds: Finds, corpus: Path, json_fil
     shared = {kind: _save(corpus, found) for kind, found in sorted(others.items())}
     for found in own:
         finds.add(plan.domain, found)
+    if recorded is not None:
+        kept = [(kind, outcome.found[kind], path) for kind, path in saved.items()]
+        kept += [(outcome.crashed[name].why, outcome.crashed[name], path) for name, path in crashes.items()]
+        recorded.conclude(outcome, [*kept, *((kind, others[kind], path) for kind, path in shared.items())])
     unwritten: HarnessError | None = None
     if json_file is not None:
         try:
@@ -161,9 +185,7 @@ def _conclude(plan: Plan, outcome: Outcome, finds: Finds, corpus: Path, json_fil
     if outcome.fault is not None:
         _keep_faulty_case(plan, outcome, corpus)
         raise outcome.fault
-    if unwritten is not None:
-        raise unwritten
-    return _exit_code(plan, outcome)
+    return _exit_code(plan, outcome, unwritten)
 
 
 def _show(plan: Plan, title: str, saved: SavedCase, path: Path | None) -> None:
@@ -174,7 +196,9 @@ def _show(plan: Plan, title: str, saved: SavedCase, path: Path | None) -> None:
     click.echo(f"\n{printable(title)}\n{failure_text(saved, path, command)}")
 
 
-def _exit_code(plan: Plan, outcome: Outcome) -> int:
+def _exit_code(plan: Plan, outcome: Outcome, unwritten: HarnessError | None) -> int:
+    if unwritten is not None:
+        raise unwritten
     if outcome.tally.violations or outcome.crashed or outcome.again.failed:
         return VIOLATED
     if outcome.interrupted:

@@ -19,6 +19,7 @@ import pytest
 from harness import logbook
 from harness.errors import DeviceLost
 from harness.logbook import Logbook
+from harness.pytest_events import RECORDER
 from harness.pytest_options import OPTIONS
 
 if TYPE_CHECKING:
@@ -115,8 +116,9 @@ class Warden:
         from harness import corpus
         from harness.report import failure_text
 
-        # Apart: a folder of cases is replayed in one process, which this would end.
-        path = corpus.save(self._options.corpus / "crashes", saved)
+        path = corpus.save(corpus.place(self._options.corpus, saved), saved)
+        domain = "" if saved.found is None else saved.found.domain
+        self._config.stash[RECORDER].failed(domain, saved.why, saved, path)
         return f"{saved.why}\n{failure_text(saved, path, self._options.target.replay_command(path))}"
 
     # --- Hanging ---

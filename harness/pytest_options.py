@@ -24,6 +24,8 @@ class Options:
     seed: int
     corpus: Path
     case_timeout: float
+    events: Path | None
+    """A folder in which the run is recorded; None for nowhere."""
     replay: tuple[Path, ...]
 
 
@@ -60,6 +62,7 @@ def add_options(parser: pytest.Parser) -> None:
     group.addoption(
         "--case-timeout", type=_duration, default=120.0, help="seconds after which a case is taken to hang"
     )
+    group.addoption("--events", type=Path, help="a folder in which what happens is recorded, for a report")
     group.addoption(
         "--replay",
         type=Path,
@@ -72,6 +75,7 @@ def add_options(parser: pytest.Parser) -> None:
 
 def options_of(config: pytest.Config, seed: int) -> Options:
     """Return what was asked for, as data."""
+    events = config.getoption("--events")
     return Options(
         target=Target(
             backend=config.getoption("--backend"),
@@ -83,6 +87,7 @@ def options_of(config: pytest.Config, seed: int) -> Options:
         seed=seed,
         corpus=config.rootpath / config.getoption("--corpus"),
         case_timeout=config.getoption("--case-timeout"),
+        events=None if events is None else config.rootpath / events,
         replay=tuple(config.getoption("--replay")),
     )
 

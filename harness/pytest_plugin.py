@@ -21,6 +21,8 @@ from harness.exits import warn
 from harness.pytest_options import OPTIONS, add_options, options_of
 
 pytest_plugins = [
+    # What others of these import comes before them: pytest looks into each as it registers it.
+    "harness.pytest_events",
     "harness.pytest_crashes",
     "harness.pytest_gpus",
     "harness.pytest_properties",

@@ -9,16 +9,20 @@ import hypothesis
 import pytest
 
 from harness.errors import ReleaseLacks
+from harness.exits import warn
 from harness.pytest_crashes import LOGBOOK
+from harness.pytest_events import RECORDER
 from harness.pytest_options import OPTIONS
+from harness.tally import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from harness import case as c
     from harness.campaign import Failure, JudgingFault
-    from harness.logbook import Logbook
     from harness.pytest_options import Options
     from harness.session import Session
+    from harness.verdict import Verdict
     from strategies.domains import Domain
 
 SHARDS = 32
@@ -33,6 +37,7 @@ def te_session(pytestconfig: pytest.Config) -> Session:
     """Return the process's session, as the command line wants it."""
     session = pytestconfig.stash[OPTIONS].target.open()
     pytestconfig.stash[LOGBOOK].open(session, pytestconfig.stash[OPTIONS].target)
+    pytestconfig.stash[RECORDER].open(session)
     return session
 
 
@@ -45,7 +50,7 @@ def check_property(
     seconds = _seconds(options, request)
 
     def check(domain: Domain, shard: int) -> None:
-        _Shard(te_session, options, pytestconfig.stash[LOGBOOK], domain, shard).check(seconds)
+        _Shard(te_session, pytestconfig, domain, shard).check(seconds)
 
     return check
 
@@ -62,14 +67,19 @@ def _seconds(options: Options, request: pytest.FixtureRequest) -> float | None:
 class _Shard:
     """One shard of a property."""
 
-    def __init__(
-        self, session: Session, options: Options, logbook: Logbook, domain: Domain, number: int
-    ) -> None:
-        self._session = session
-        self._options = options
-        self._logbook = logbook
-        self._domain = domain
+    def __init__(self, session: Session, config: pytest.Config, domain: Domain, number: int) -> None:
         from harness import corpus
+        from harness.campaign import known_in
+        from harness.finds import Finds
+
+        self._session = session
+        self._options = options = config.stash[OPTIONS]
+        self._logbook = config.stash[LOGBOOK]
+        self._recorder = config.stash[RECORDER]
+        self._issues = known_in(domain)
+        self._finds = Finds(hypothesis.settings().database, warn)
+        self._domain = domain
+        self._number = number
 
         self._seed = options.seed * SHARDS + number
         self._found = corpus.Found(seed=self._seed, domain=domain.name)
@@ -77,7 +87,7 @@ class _Shard:
         if options.cases is not None or options.seconds is None:
             cases = options.cases or hypothesis.settings().max_examples
             self._share = cases // SHARDS + (number < cases % SHARDS)
-        self._judged = 0
+        self._tally = Tally()
         self._lacking: ReleaseLacks | None = None
         self._failures: dict[str, Failure] = {}
 
@@ -85,20 +95,53 @@ class _Shard:
         """Judge the share, or as much of it as the time allows; fail with every shrunk failure."""
         from harness.campaign import chunks
 
+        begun = time.time()
         deadline = None if seconds is None else time.monotonic() + seconds
         with self._logbook.drawing(self._found):
+            self._judge_finds()
             for seed, cases in chunks(self._share, self._seed):
                 if deadline is not None and time.monotonic() > deadline:
                     break
                 self._judge(seed, cases, deadline)
+        self._recorder.judged(self._domain.name, self._tally, begun)
         if self._failures:
             pytest.fail("\n\n".join(map(self._told, self._failures.values())), pytrace=False)
-        if self._lacking and not self._judged:
+        if self._lacking and not self._tally.cases:
             raise self._lacking
+
+    def _judge_finds(self) -> None:
+        """Judge this shard's part of what other runs have found and shared, and drop what is fixed."""
+        from harness.again import concerning, is_fixed
+
+        where = self._options.target.where(self._session)
+        crashed = self._logbook.crashed()
+        for saved in concerning(self._finds.of(self._domain.name), self._options.target)[
+            self._number :: SHARDS
+        ]:
+            # What ends its process is judged in one of its own: by te-harness fuzz.
+            if saved.seen.ending or saved.case.fingerprint in crashed:
+                continue
+            try:
+                verdict = self._session.judge(saved.case)
+            except ReleaseLacks:
+                continue
+            if is_fixed(saved, verdict, where):
+                self._finds.remove(self._domain.name, saved)
+            self._fail(saved.case, verdict)
+
+    def _fail(self, case: c.Case, verdict: Verdict) -> None:
+        """Keep a case where it fails, and is the smallest of its kind."""
+        from harness.campaign import Failure, kind_of, size_of
+
+        kind = kind_of(case, verdict, self._issues)
+        if kind is not None:
+            known = self._failures.get(kind)
+            if known is None or size_of(case) < size_of(known.case):
+                self._failures[kind] = Failure(kind, case, verdict)
 
     def _judge(self, seed: int, cases: int, deadline: float | None) -> None:
         """Judge a chunk, and keep the smallest failure of each kind."""
-        from harness.campaign import JudgingFault, known_in, run_chunk, size_of
+        from harness.campaign import JudgingFault, run_chunk
 
         try:
             failures = run_chunk(
@@ -110,21 +153,20 @@ class _Shard:
                 deadline,
                 refused=self._refuse,
                 promised=self._domain.promised,
-                issues=known_in(self._domain),
+                issues=self._issues,
                 skipped=self._logbook.crashed(),
             )
         except JudgingFault as fault:
             self._keep(fault)
             raise
         for failure in failures:
-            known = self._failures.setdefault(failure.kind, failure)
-            if size_of(failure.case) < size_of(known.case):
-                self._failures[failure.kind] = failure
+            self._fail(failure.case, failure.verdict)
 
-    def _count(self, _case: object, _verdict: object) -> None:
-        self._judged += 1
+    def _count(self, case: c.Case, verdict: Verdict) -> None:
+        self._tally.count(case, verdict, self._issues)
 
     def _refuse(self, error: ReleaseLacks) -> None:
+        self._tally.lacking[error.what] += 1
         self._lacking = self._lacking or error
 
     def _keep(self, fault: JudgingFault) -> None:
@@ -142,5 +184,8 @@ class _Shard:
         from harness.report import failure_text
 
         target = self._options.target
-        path = corpus.save_failure(self._options.corpus, failure, target.where(self._session), self._found)
+        saved = corpus.from_failure(failure, target.where(self._session), self._found)
+        path = corpus.save(self._options.corpus, saved)
+        self._recorder.failed(self._domain.name, failure.kind, saved, path)
+        self._finds.add(self._domain.name, saved)
         return failure_text(failure, path, target.replay_command(path))

@@ -14,7 +14,7 @@ HEAD = """# Benchmarks
 
 Each is a ratio within one run, or a time, with what it must not exceed or fall short of; `tox -e bench`
 measures them anew, and fails where one is missed. What pytest-benchmark recorded lies beside this page, one
-file for each machine; `python -m tests.benchmarks.table docs/benchmarks/*.json > docs/benchmarks.md` writes it.
+file for each machine, from which `python -m tests.benchmarks.table` writes it.
 """
 
 
