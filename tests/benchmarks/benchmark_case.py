@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final, Literal
+
 from harness import case as c
-from tests.benchmarks import by_hand
+
+WIDTH: Final[Literal[32]] = 32
+ROWS: Final[Literal[16]] = 16
+ITERATIONS: Final = 3
 
 CASE = c.Case(
     graph=c.Autocast(c.Region(c.Chain((c.Linear(), c.LayerNormLinear(), c.LayerNormMLP())))),
-    schedule=(c.Forward(), c.Backward()) * by_hand.ITERATIONS,
-    rows=by_hand.ROWS,
-    width=by_hand.WIDTH,
+    schedule=(c.Forward(), c.Backward()) * ITERATIONS,
+    rows=ROWS,
+    width=WIDTH,
 )

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import torch
 import transformer_engine.pytorch as te
 from transformer_engine.common.recipe import DelayedScaling
 from transformer_engine.pytorch.quantization import FP8GlobalStateManager
 
-WIDTH: Final = 32
-ROWS: Final = 16
-ITERATIONS: Final = 3
+from tests.benchmarks.benchmark_case import ITERATIONS, ROWS, WIDTH
 
 
 def build(device: torch.device) -> torch.nn.Module:

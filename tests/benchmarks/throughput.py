@@ -11,9 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from harness.crew import Crew
+from harness.leases import bind
 from tests.benchmarks.benchmark_case import CASE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from harness.gpus import Gpu
     from harness.target import Target
 
 WARM_UP = 10
@@ -40,11 +44,12 @@ class Throughput(NamedTuple):
     start_seconds: list[float]
 
 
-def measure(target: Target, workers: int, visible: str | None = None) -> Throughput:
+def measure(target: Target, workers: int, gpus: Sequence[Gpu] = ()) -> Throughput:
     """Start workers, let all begin at once, and add up what they judge in a fixed time.
 
-    ``visible`` is what CUDA_VISIBLE_DEVICES is for them, None for what it is here.
+    They share these GPUs; without any, they see what this process sees.
     """
+    visible = ",".join(gpu.word for gpu in gpus) or None
     stopwatch = _Stopwatch(workers)
     crew = Crew(functools.partial(_work, target, visible), stopwatch)
     try:
@@ -81,6 +86,7 @@ def _work(target: Target, visible: str | None, connection: Connection) -> None:
     if visible is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = visible
     begun = time.monotonic()
+    bind(target.backend)
     session = target.open()
     for _ in range(WARM_UP):
         assert session.judge(CASE).held
