@@ -25,7 +25,7 @@ def html(title: str, blocks: Iterable[Block]) -> bytes:
     SubElement(head, "meta", {"http-equiv": "Content-Security-Policy", "content": policy})
     SubElement(head, "meta", {"name": "viewport", "content": "width=device-width"})
     _add(head, "title", title)
-    SubElement(head, "style").text = _STYLE.read_text()
+    SubElement(head, "style").text = _STYLE.read_text(encoding="utf-8")
     body = SubElement(root, "body")
     for block in blocks:
         _write(body, block)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import escape
 from typing import TYPE_CHECKING
 
 from harness.document import Block, Code, Folded, Heading, Paragraph, Rows
@@ -11,7 +12,7 @@ from harness.files import printable
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_SIGNS = re.compile(r"[\\`*_\[\]<>|#&~]")
+_SIGNS = re.compile(r"[\\`*_\[\]<>|#&~$]")
 
 
 def markdown(blocks: Iterable[Block]) -> str:
@@ -27,15 +28,15 @@ def _written(block: Block) -> str:
             text = _plain(block.text)
             return text if block.link is None else f"[{text}]({block.link})"
         case Rows():
-            lines = [block.head, ("---",) * len(block.head), *block.rows]
-            head, rule, *rows = (f"| {' | '.join(map(_cell, cells))} |" for cells in lines)
-            return "\n".join([head, rule.replace("\\", ""), *rows])
+            head, *rows = (f"| {' | '.join(map(_cell, cells))} |" for cells in [block.head, *block.rows])
+            return "\n".join([head, f"|{' --- |' * len(block.head)}", *rows])
         case Code():
             fence = _fence(block.text)
-            return f"{fence}{block.language}\n{block.text}\n{fence}"
+            lines = "\n".join(map(printable, block.text.split("\n")))
+            return f"{fence}{block.language}\n{lines}\n{fence}"
         case Folded():
             inner = markdown(block.blocks).rstrip("\n")
-            return f"<details><summary>{_plain(block.title)}</summary>\n\n{inner}\n\n</details>"
+            return f"<details><summary>{escape(printable(block.title))}</summary>\n\n{inner}\n\n</details>"
 
 
 def _plain(text: str) -> str:

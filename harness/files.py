@@ -130,9 +130,12 @@ def append(path: Path, data: bytes) -> None:
 
     Raises InvalidInput where the folder may not be written to, and CannotRunHere where the disk is full.
     """
+    left = memoryview(data)
     try:
         with path.open("ab", buffering=0) as file:
-            file.write(data)
+            # On a disk that is all but full, a part of it may be written, and no error raised.
+            while left:
+                left = left[file.write(left) :]
     except OSError as error:
         raise _unwritable(path, error) from error
 

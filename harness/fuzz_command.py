@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from harness.corpus import SavedCase
     from harness.finds import Finds
     from harness.plan import Again, Outcome, Plan
-    from harness.tally import Tally
 
 DEFAULT_CASES = 2000
 _UNLIMITED = 10**9
@@ -112,15 +111,15 @@ def fuzz(
     click.echo(f"te-harness: seed {plan.seed}", err=True)
     if gpus:
         click.echo(f"te-harness: shares {described(gpus)}", err=True)
-    recorded = None if events is None else CampaignEvents(EventLog(events), plan, warn)
-    again = _judge_again(finds, plan)
     total = None if plan.cases == _UNLIMITED else sum(size for _, size in plan.chunks)
+    recorded = None if events is None else CampaignEvents(EventLog(events), plan, total)
+    again = _judge_again(finds, plan)
     with Progress(total) as progress:
 
-        def show(tally: Tally) -> None:
-            progress(tally)
+        def show(outcome: Outcome) -> None:
+            progress(outcome.tally)
             if recorded is not None:
-                recorded.count(tally)
+                recorded.follow(outcome)
 
         outcome = processes.run(plan, show)
     outcome.again = again
@@ -151,7 +150,7 @@ def _conclude(
     recorded: CampaignEvents | None,
 ) -> int:
     """Save, share and show what came of a campaign, and return the exit code."""
-    from harness import files, report
+    from harness import report
     from harness.again import beside
 
     # Files first: whoever reads the output may stop reading.
@@ -162,18 +161,10 @@ def _conclude(
     shared = {kind: _save(corpus, found) for kind, found in sorted(others.items())}
     for found in own:
         finds.add(plan.domain, found)
+    unwritten = _write(json_file, report.campaign_json(plan, outcome, saved, crashes, shared))
     if recorded is not None:
-        kept = [(kind, outcome.found[kind], path) for kind, path in saved.items()]
-        kept += [(outcome.crashed[name].why, outcome.crashed[name], path) for name, path in crashes.items()]
-        recorded.conclude(outcome, [*kept, *((kind, others[kind], path) for kind, path in shared.items())])
-    unwritten: HarnessError | None = None
-    if json_file is not None:
-        try:
-            content = report.campaign_json(plan, outcome, saved, crashes, shared)
-            files.write_new(json_file, content)
-        except HarnessError as error:
-            # Somebody took the name meanwhile: what was found is shown all the same.
-            unwritten = error
+        recorded.conclude(outcome, saved, crashes, shared)
+        unwritten = unwritten or recorded.problem
     if outcome.tally.drawn or outcome.crashed:
         report.summary(plan, outcome)
     for kind, path in saved.items():
@@ -186,6 +177,18 @@ def _conclude(
         _keep_faulty_case(plan, outcome, corpus)
         raise outcome.fault
     return _exit_code(plan, outcome, unwritten)
+
+
+def _write(path: Path | None, content: bytes) -> HarnessError | None:
+    """Write a new file; where that fails, return the error: what was found is shown all the same."""
+    from harness import files
+
+    try:
+        if path is not None:
+            files.write_new(path, content)
+    except HarnessError as error:
+        return error
+    return None
 
 
 def _show(plan: Plan, title: str, saved: SavedCase, path: Path | None) -> None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.events import FORMAT, Ended, EventLog, Started, Where, counted, failed
+from harness.events import Ended, EventLog, Started, Where, counted, failed
+from harness.exits import warn
 from harness.pytest_options import OPTIONS
 from harness.tally import Tally
 
@@ -34,7 +35,6 @@ class Recorder:
         options = self._options
         self._add(
             Started(
-                format=FORMAT,
                 time=time.time(),
                 run="pytest",
                 seed=options.seed,
@@ -61,6 +61,8 @@ class Recorder:
     def end(self, *, interrupted: bool) -> None:
         """Record that the run is over."""
         self._add(Ended(time=time.time(), interrupted=interrupted))
+        if self._log is not None and self._log.problem is not None:
+            warn(f"not all events were recorded: {self._log.problem}")
 
     def _add(self, event: Event) -> None:
         if self._log is not None:

@@ -43,7 +43,7 @@ _MOST_CRASHES = 10
 class _Supervisor:
     """Hands out chunks, and adds up what the workers send."""
 
-    def __init__(self, plan: Plan, on_progress: Callable[[Tally], None]) -> None:
+    def __init__(self, plan: Plan, on_progress: Callable[[Outcome], None]) -> None:
         self.outcome = Outcome()
         self._plan = plan
         self._chunks = plan.chunks
@@ -88,7 +88,7 @@ class _Supervisor:
         """Bring the clock up to date and show how far the campaign is."""
         if self._started is not None:
             self.outcome.tally.seconds = time.monotonic() - self._started
-        self._on_progress(self.outcome.tally)
+        self._on_progress(self.outcome)
 
     def next_chunk(self) -> Chunk | None:
         """Return what to judge next; None when the campaign is at its end."""
@@ -119,10 +119,10 @@ class _Supervisor:
 # --- The processes -----------------------------------------------------------------------------------
 
 
-def run(plan: Plan, on_progress: Callable[[Tally], None] = lambda _tally: None) -> Outcome:
+def run(plan: Plan, on_progress: Callable[[Outcome], None] = lambda _outcome: None) -> Outcome:
     """Run a campaign and return what came of it; an interruption and a fault are part of that.
 
-    ``on_progress`` is called with the tally so far, a few times a second.
+    ``on_progress`` is called with what has come of it so far, a few times a second.
     """
     supervisor = _Supervisor(plan, on_progress)
     try:

@@ -15,7 +15,6 @@ from harness import backends, campaign, corpus, workers
 from harness.errors import HarnessFault, InvalidInput
 from harness.features import features
 from harness.plan import Outcome, Plan
-from harness.tally import Tally
 from harness.target import Target
 
 on_a_gpu = pytest.mark.skipif(backends.active().name != "cuda", reason="needs a kernel that can assert")
@@ -114,8 +113,8 @@ def test_a_checkpointer_that_does_not_exist_is_bad_input() -> None:
 
 @pytest.mark.parametrize("processes", [0, 2])
 def test_an_interruption_keeps_what_was_done(processes: int) -> None:
-    def interrupt(tally: Tally) -> None:
-        if tally.cases:
+    def interrupt(outcome: Outcome) -> None:
+        if outcome.tally.cases:
             raise KeyboardInterrupt
 
     outcome = workers.run(plan("no_recompute", cases=100, workers=processes), interrupt)
@@ -127,8 +126,8 @@ def test_an_interruption_keeps_what_was_done(processes: int) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_what_ends_a_job_or_a_terminal_interrupts_as_the_keyboard_does(number: signal.Signals) -> None:
-    def end(tally: Tally) -> None:
-        if tally.cases:
+    def end(outcome: Outcome) -> None:
+        if outcome.tally.cases:
             os.kill(os.getpid(), number)
 
     before = signal.getsignal(number)
