@@ -127,9 +127,13 @@ def _finding(finding: Finding, timeline: str | None) -> Iterator[Block]:
         lines = [quoted(f"ended its process: {seen.ending}")]
     if lines:
         yield Code("\n".join(lines))
-    yield Code(_replay(finding), "sh")
     if finding.path is None:
-        yield Paragraph(f"It was not saved: write the case, below, into {finding.fingerprint}.json first.")
+        yield Paragraph(
+            f"Not saved: write the case as data, below, into {finding.fingerprint}.json, and replay it:"
+        )
+    else:
+        yield Paragraph("Replay it:")
+    yield Code(_replay(finding), "sh")
     if timeline is not None:
         yield Paragraph("Timeline: who took whose snapshot", timeline)
     if finding.script is None:
