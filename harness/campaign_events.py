@@ -7,6 +7,7 @@ again, is taken back in the next count too.
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from harness.errors import HarnessError, HarnessFault
@@ -14,7 +15,6 @@ from harness.events import Ended, EventLog, Started, Where, counted, failed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from harness.corpus import SavedCase
     from harness.plan import Outcome, Plan
@@ -101,10 +101,11 @@ class CampaignEvents:
         case = (kind, saved.case.fingerprint)
         if case not in self._told:
             self._told.add(case)
-            self._log.add(failed(self._plan.domain, kind, saved))
+            self._keep(kind, saved, None)
 
     def _keep(self, kind: str, saved: SavedCase, path: Path | None, *, shared: bool = False) -> None:
-        command = None if path is None else self._plan.target.replay_command(path)
+        # Whoever writes it into a file may then give it that name.
+        command = self._plan.target.replay_command(path or Path(f"{saved.case.fingerprint}.json"))
         self._log.add(failed(self._plan.domain, kind, saved, path, command, shared=shared))
 
     def _count(self, outcome: Outcome) -> None:

@@ -96,8 +96,9 @@ class Failed(_Event, frozen=True, kw_only=True, tag="failed"):
     saved: msgspec.Raw
     """The case as in its file."""
     path: str | None = None
+    """Where it was saved; None as long as it is not."""
     command: str | None = None
-    """What replays it."""
+    """What replays it, once it is in a file."""
     shared: bool = False
     """Others had found it, and the database had it."""
 
