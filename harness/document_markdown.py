@@ -32,7 +32,7 @@ def _written(block: Block) -> str:
             return "\n".join([head, rule.replace("\\", ""), *rows])
         case Code():
             fence = _fence(block.text)
-            return f"{fence}{block.language}\n{block.text}\n{fence}"
+            return "\n".join([f"{fence}{block.language}", *map(printable, block.text.split("\n")), fence])
         case Folded():
             inner = markdown(block.blocks).rstrip("\n")
             return f"<details><summary>{_plain(block.title)}</summary>\n\n{inner}\n\n</details>"
