@@ -6,6 +6,7 @@ and number alone, however many workers share the chunks. A chunk is drawn in rou
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -128,11 +129,13 @@ def run_chunk(
     promised: bool = True,
     issues: Sequence[Issue] = (),
     skipped: Collection[str] = (),
+    announce: Callable[[Sequence[c.Case]], None] = lambda _cases: None,
 ) -> list[Failure]:
     """Judge ``cases`` different cases drawn with ``seed``; return the shrunk failures, one per kind.
 
-    A failure does not end the drawing, so that one fault does not hide another. Each kind is shrunk
-    afterwards, in a run of its own that draws the same cases again and fails on that kind alone.
+    A failure does not end the drawing, so that one fault does not hide another: a round's cases are drawn
+    first, and then judged. Each kind is shrunk afterwards, in a run of its own that draws the same cases
+    again and fails on that kind alone.
 
     Args:
         judge: judges a case.
@@ -146,6 +149,7 @@ def run_chunk(
         promised: whether equality is promised of every case of the domain.
         issues: known issues, which make no failure.
         skipped: fingerprints of cases that are drawn and not judged, for they end the process.
+        announce: called with the cases that are judged next, a round's at a time.
 
     Raises:
         JudgingFault: whatever ``judge`` raised, with the case; or the direct run raised, which no case of a
@@ -155,16 +159,7 @@ def run_chunk(
     # Of each kind, the smallest failure of each round.
     found: dict[str, dict[int, Failure]] = {}
 
-    def draw(case: c.Case) -> None:
-        if len(kinds) == goal or (deadline is not None and time.monotonic() > deadline):
-            raise _Stop
-        fingerprint = case.fingerprint
-        if fingerprint in kinds:
-            return
-        # What is not judged counts as drawn: with the same seed, every release draws the same cases.
-        kinds[fingerprint] = None
-        if fingerprint in skipped:
-            return
+    def judge_drawn(case: c.Case) -> None:
         try:
             verdict = judge(case)
         except ReleaseLacks as error:
@@ -174,20 +169,58 @@ def run_chunk(
             return
         _require_direct_run(verdict, promised=promised)
         observe(case, verdict)
-        kind = kinds[fingerprint] = kind_of(case, verdict, issues)
+        kind = kinds[case.fingerprint] = kind_of(case, verdict, issues)
         if kind is not None:
             failures = found.setdefault(kind, {})
             failure = Failure(kind, case, verdict)
             failures[round_seed] = min(failures.get(round_seed, failure), failure, key=_size)
 
     for round_seed in rounds_of(seed, cases):
-        if len(kinds) < cases:
-            goal = min(len(kinds) + ROUND, cases)
-            _run(draw, strategy, round_seed)
+        if len(kinds) == cases or _is_past(deadline):
+            break
+        # What is not judged counts as drawn: with the same seed, every release draws the same cases.
+        drawn = _draw(strategy, round_seed, min(ROUND, cases - len(kinds)), kinds)
+        to_judge = [case for case in drawn if case.fingerprint not in skipped]
+        announce(to_judge)
+        for case in to_judge:
+            if _is_past(deadline):
+                break
+            with _faults_of(case):
+                judge_drawn(case)
     # Some come up in the shrinking alone.
     kinds |= dict.fromkeys(skipped)
     kind = partial(kind_of, issues=issues)
     return [_shrink_kind(judge, strategy, failures, kinds, kind) for _, failures in sorted(found.items())]
+
+
+def _is_past(deadline: float | None) -> bool:
+    return deadline is not None and time.monotonic() > deadline
+
+
+def _draw(
+    strategy: SearchStrategy[c.Case], seed: int, most: int, kinds: dict[str, str | None]
+) -> list[c.Case]:
+    """Draw at most so many cases that are not in ``kinds`` yet, in one round, and add them there."""
+    drawn: list[c.Case] = []
+
+    def keep(case: c.Case) -> None:
+        if len(drawn) == most:
+            raise _Stop
+        if case.fingerprint not in kinds:
+            kinds[case.fingerprint] = None
+            drawn.append(case)
+
+    _run(keep, strategy, seed)
+    return drawn
+
+
+@contextlib.contextmanager
+def _faults_of(case: c.Case) -> Iterator[None]:
+    """Tell of whatever goes wrong within with the case."""
+    try:
+        yield
+    except Exception as error:
+        raise JudgingFault(case, error) from error
 
 
 def _require_direct_run(verdict: Verdict, *, promised: bool) -> None:

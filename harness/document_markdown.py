@@ -32,8 +32,7 @@ def _written(block: Block) -> str:
             return "\n".join([head, f"|{' --- |' * len(block.head)}", *rows])
         case Code():
             fence = _fence(block.text)
-            lines = "\n".join(map(printable, block.text.split("\n")))
-            return f"{fence}{block.language}\n{lines}\n{fence}"
+            return "\n".join([f"{fence}{block.language}", *map(printable, block.text.split("\n")), fence])
         case Folded():
             inner = markdown(block.blocks).rstrip("\n")
             return f"<details><summary>{escape(printable(block.title))}</summary>\n\n{inner}\n\n</details>"

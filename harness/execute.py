@@ -7,6 +7,7 @@ import gc
 import warnings
 from collections import Counter
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -15,7 +16,7 @@ from harness import case as c
 from harness.build import Model, make_recipe
 from harness.caller import Caller, Checkpointer, PlannedError
 from harness.errors import HarnessError, HarnessFault
-from harness.gradients import accumulated, given
+from harness.gradients import accumulated, given, gradients_grow
 from harness.inputs import Inputs
 from harness.recorder import Recorder
 from harness.trace import Closeup, Quantity, RunError, Standstill, TensorKey, Trace
@@ -75,6 +76,7 @@ class Run:
         self._open: list[ExitStack] = []
         self._saved: dict[str, Any] | None = None
         self._cut_short = False
+        self._accumulated = partial(accumulated, copied=gradients_grow(case.schedule))
 
     def run(self) -> Trace:
         """Walk the schedule to its end or to the first error, and return the trace."""
@@ -207,7 +209,7 @@ class Run:
         wanted = [forward.x for forward in going] + [parameter for _, parameter in self._model.parameters]
         outs = [forward.out for forward in going]
         incoming = [gradient.to(out.dtype, copy=True) for out in outs]
-        take = given if step.way == "grad" else accumulated
+        take = given if step.way == "grad" else self._accumulated
         self._keep_gradients(going, take(outs, incoming, wanted, retain=step.retain))
 
     def _keep_gradients(self, going: list[_Pending], gradients: Gradients) -> None:
@@ -280,7 +282,7 @@ class Run:
         self.trace.state_layout[self._recorder.iteration] = layout
         if state:
             with torch.no_grad():
-                packed = torch.cat([tensor.detach().reshape(-1) for _, tensor in state])
+                packed = torch.cat([tensor.reshape(-1) for _, tensor in state])
             self._keep("FP8 state", packed)
 
     def _stand_still(self) -> None:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 
+from harness import case as c
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -14,12 +16,35 @@ Gradients: TypeAlias = list[torch.Tensor | None]
 """Of each tensor that gradients were wanted of, its gradient; None where it needs none or got none."""
 
 
-def accumulated(outs: Tensors, incoming: Tensors, wanted: Tensors, *, retain: bool) -> Gradients:
-    """Go backward with ``torch.autograd.backward``, and return copies of what is in ``grad`` then."""
+def gradients_grow(schedule: Sequence[c.Step]) -> bool:
+    """Tell whether some backward adds to gradients that an earlier one left.
+
+    Each forward takes the parameters' gradients away, and brings an input that has none yet; a graph that is
+    retained has another backward.
+    """
+    fresh = True
+    for step in schedule:
+        if isinstance(step, c.Forward):
+            fresh = True
+        elif isinstance(step, c.Backward):
+            if step.retain or not fresh:
+                return True
+            fresh = False
+    return False
+
+
+def accumulated(
+    outs: Tensors, incoming: Tensors, wanted: Tensors, *, retain: bool, copied: bool
+) -> Gradients:
+    """Go backward with ``torch.autograd.backward``, and return what is in ``grad`` then.
+
+    It is to be ``copied`` where a later backward adds to the same tensors; each copy costs a launch.
+    """
     torch.autograd.backward(outs, incoming, retain_graph=retain)
     if len(outs) > 1:
         _separate(wanted)
-    # Copies: a later backward adds to the same tensors.
+    if not copied:
+        return [leaf.grad for leaf in wanted]
     return [None if leaf.grad is None else leaf.grad.detach().clone() for leaf in wanted]
 
 

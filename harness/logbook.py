@@ -20,8 +20,9 @@ from harness.crashes import crash
 from harness.inflight import InFlight
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
+    from harness import case as c
     from harness.corpus import SavedCase
     from harness.inflight import Flight
     from harness.session import Session
@@ -49,10 +50,13 @@ class Logbook:
         self._folder = folder
         self._name = name
         self._where: dict[str, str] = {}
+        self.announce: Callable[[Sequence[c.Case]], None] = lambda _cases: None
+        """Notes the cases of a session that are judged next."""
 
     def open(self, session: Session, target: Target) -> None:
         """Note each case that a session judges from now on."""
-        session.noted = InFlight(self._folder / f"{self._name}{_CASE}").judging
+        flight = InFlight(self._folder / f"{self._name}{_CASE}")
+        session.noted, self.announce = flight.judging, flight.announce
         self._where = target.where(session)
         self._write(None)
 

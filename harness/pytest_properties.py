@@ -155,6 +155,7 @@ class _Shard:
                 promised=self._domain.promised,
                 issues=self._issues,
                 skipped=self._logbook.crashed(),
+                announce=self._logbook.announce,
             )
         except JudgingFault as fault:
             self._keep(fault)

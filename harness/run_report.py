@@ -208,7 +208,7 @@ def _runs(summary: Summary) -> list[Block]:
         Heading(2, "What ran"),
         Rows(("domain", "cases", "seconds", "cases per second"), drawn),
         Rows(("begun (UTC)", "what", "seed", "asked for", "workers"), runs),
-        Folded("Where", tuple(places)),
+        *([Folded("Where", tuple(places))] if places else []),
     ]
 
 

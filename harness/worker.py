@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from harness import corpus, leases
@@ -36,8 +36,9 @@ class _Worker:
         self._promised = domain.promised
         self._issues = known_in(domain)
         self._session = plan.target.open()
+        self._announce: Callable[[Sequence[c.Case]], None] = lambda _cases: None
         if flight is not None:
-            self._session.noted = flight.judging
+            self._session.noted, self._announce = flight.judging, flight.announce
         self._where = plan.target.where(self._session)
         self._tally = Tally()
         self._sent = time.monotonic()
@@ -59,6 +60,7 @@ class _Worker:
                 promised=self._promised,
                 issues=self._issues,
                 skipped=chunk.skipped,
+                announce=self._announce,
             )
         finally:
             self._flush()

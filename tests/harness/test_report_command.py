@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,8 @@ import msgspec
 import pytest
 
 from harness import run_report
-from harness.events import Ended, Event
+from harness.events import Ended, Event, Where
+from harness.violations import Violation
 from tests.harness.commands import CASE, PLANTED, ROOT, complaint, fuzz, invoke
 from tests.harness.recorded import LARGER, STARTED, counts, failure, record, whole
 
@@ -28,6 +30,13 @@ def test_a_campaign_is_recorded_and_told(tmp_path: Path) -> None:
     assert f"replay {path} " in result.stdout
     assert "No script: a script calls te.checkpoint, and tests.harness.planted:no" in result.stdout
     assert "fuzz contract | 5 | 2 cases | 1 |" in result.stdout
+
+
+def test_a_campaign_that_finds_nothing_reports_nothing_new(tmp_path: Path) -> None:
+    assert fuzz(tmp_path, "--events", tmp_path / "events").exit_code == 0
+    result = invoke("report", tmp_path / "events")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("# nothing new\n")
 
 
 def test_new_findings_come_first_and_with_all_that_one_needs(tmp_path: Path) -> None:
@@ -135,6 +144,27 @@ def test_a_page_leads_to_the_timelines_that_there_are(tmp_path: Path, place: str
     page = (tmp_path / "page.html").read_text()
     assert f'<a href="{place}/{CASE.fingerprint}.html">' in page
     assert page.count("<a href=") == 1
+
+
+def test_words_of_strangers_stay_words(tmp_path: Path) -> None:
+    evil = "</code></pre><script>alert(1)</script> ``` | \x1b[31m\n# new"
+    violation = Violation(oracle="same errors", message=evil, iteration=0, module=evil)
+    found = failure(evil, path=evil, violations=[violation], te_mode=evil, checkpointer=evil)
+    place = Where(where={"device": evil, evil: evil}, reason=evil)
+    run = record(
+        tmp_path / "run",
+        place,
+        found,
+        counts(evil, known={evil: 1}, lacking={evil: 1}),
+        Ended(time=1.0, fault=evil),
+    )
+    assert invoke("report", run, "--html", tmp_path / "page.html").exit_code == 3
+    page, text = (tmp_path / "page.html").read_text(), told(run)
+    assert "<script>" not in page
+    assert "\x1b" not in page + text
+    outside_code = re.sub(r"(?ms)^(`{4,})(sh)?\n.*?^\1$", "", text)
+    assert "alert" in outside_code
+    assert not re.search(r"(?<!\\)<script|^# new", outside_code, re.MULTILINE)
 
 
 def test_of_very_many_findings_the_smallest_are_told_in_full(
