@@ -6,7 +6,7 @@ scale. What is not deterministic in TE is switched off for all runs (harness.bac
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TypeAlias
 
 import torch
@@ -45,6 +45,12 @@ def compare_tensors(quantity: Quantity, direct: Trace, checkpointed: Trace) -> I
         for row in _differences(key, expected[key], actual[key], direct):
             first = key.iteration
             yield row
+
+
+def identical(quantities: Collection[Quantity], direct: Trace, checkpointed: Trace) -> bool:
+    """Whether two traces hold the same tensors of several quantities, as far as both hold them."""
+    keys = [key for key in direct.tensors if key.quantity in quantities and key in checkpointed.tensors]
+    return _all_equal([direct.tensors[key] for key in keys], [checkpointed.tensors[key] for key in keys])
 
 
 def _all_equal(expected: list[torch.Tensor | None], actual: list[torch.Tensor | None]) -> bool:

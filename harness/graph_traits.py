@@ -179,6 +179,28 @@ def _opens_in_reentrant(case: c.Case) -> bool:
     )
 
 
+def _closes_without_gradients(case: c.Case) -> bool:
+    """Tell whether an outermost FP8 autocast ends with gradients off, and so without updating scales."""
+    return any(
+        isinstance(node, c.Autocast)
+        and not in_fp8(case, above)
+        and in_fp8(case, (*above, node))
+        and not _has_gradients(above)
+        for node, above in with_parents(case.graph)
+    )
+
+
+def _has_gradients(above: Above) -> bool:
+    """Tell whether gradients are on below these nodes in a forward, by grad modes and regions' contexts."""
+    on = True
+    for node in above:
+        if isinstance(node, c.GradMode):
+            on = node.mode not in GRADIENTS_CUT
+        elif isinstance(node, c.Region) and node.contexts is not None and node.contexts.forward != "null":
+            on = node.contexts.forward not in GRADIENTS_CUT
+    return on
+
+
 def _has_recipe_of_its_own(case: c.Case, *, in_region: bool) -> bool:
     return any(
         isinstance(node, c.Autocast) and node.recipe is not None and bool(enclosing(above)) == in_region
@@ -294,6 +316,7 @@ TRAITS: Final[dict[str, Callable[[c.Case], bool]]] = {
     "core attention recomputed in a region": lambda case: _recomputes_attention(case, in_region=True),
     "core attention recomputed outside regions": lambda case: _recomputes_attention(case, in_region=False),
     "autocast opened in a reentrant region": at_any_forward(_opens_in_reentrant),
+    "autocast closed with gradients off": at_any_forward(_closes_without_gradients),
     "recipe of its own in a region": lambda case: _has_recipe_of_its_own(case, in_region=True),
     "recipe of its own around a region": lambda case: _has_recipe_of_its_own(case, in_region=False),
     "non-reentrant region without input gradient": _starts_without_gradient,

@@ -23,7 +23,7 @@ def bind(config: pytest.Config) -> None:
 
     The one that hands the tests to others runs none, and takes nobody's place. Raises CannotRunHere.
     """
-    hands_out = config.getoption("dist", "no") != "no" and not hasattr(config, "workerinput")
+    hands_out = bool(config.getoption("tx", None)) and not hasattr(config, "workerinput")
     if not hands_out:
         leases.bind(config.getoption("--backend"))
 

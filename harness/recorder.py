@@ -108,9 +108,12 @@ class Recorder:
         output: Any,
     ) -> None:
         (earlier, scales, region), later = before.pop(), list(self._probe.queue(module) or ())
-        kept_from, kept_to = {id(snapshot) for snapshot in earlier}, {id(snapshot) for snapshot in later}
-        popped = [self._numbers.pop(id(s), -1) for s in earlier if id(s) not in kept_to]
-        pushed = [self._new_number(s) for s in later if id(s) not in kept_from]
+        popped: list[int] = []
+        pushed: list[int] = []
+        if earlier or later:
+            kept_from, kept_to = {id(snapshot) for snapshot in earlier}, {id(snapshot) for snapshot in later}
+            popped = [self._numbers.pop(id(s), -1) for s in earlier if id(s) not in kept_to]
+            pushed = [self._new_number(s) for s in later if id(s) not in kept_from]
         if region is None:
             # Used outside every region too.
             return

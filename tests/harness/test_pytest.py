@@ -65,17 +65,17 @@ def run(project: Path, *arguments: object, checkpointer: str | None = None) -> t
 
 
 @pytest.mark.parametrize(
-    ("checkpointer", "how"),
+    ("checkpointer", "how", "dist"),
     [
-        ("is_killed_once", "SIGKILL, or memory ran out"),
-        ("hangs_once", "not at its end after 3 seconds"),
-        ("loses_the_device_once", "CUDA error: planted"),
+        ("is_killed_once", "SIGKILL, or memory ran out", "load"),
+        ("hangs_once", "not at its end after 3 seconds", "worksteal"),
+        ("loses_the_device_once", "CUDA error: planted", "worksteal"),
     ],
 )
 def test_a_case_that_ends_its_worker_is_named_and_its_test_goes_on_without_it(
-    project: Path, checkpointer: str, how: str
+    project: Path, checkpointer: str, how: str, dist: str
 ) -> None:
-    code, output = run(project, "-n", 1, "--case-timeout", 3, checkpointer=checkpointer)
+    code, output = run(project, "-n", 1, "--case-timeout", 3, "--dist", dist, checkpointer=checkpointer)
     assert code == 1
     assert "1 failed, 2 passed" in output
     ((path, saved),) = corpus.load_folder(project / "corpus" / "crashes")
