@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.corpus import SavedCase
+    from harness.errors import HarnessFault
     from harness.events import Event
     from harness.pytest_options import Options
     from harness.session import Session
@@ -54,9 +55,14 @@ class Recorder:
         self._tallies.setdefault(domain, Tally()).add(tally)
         self._add(counted(domain, self._tallies[domain], self._since[domain]))
 
-    def failed(self, domain: str, kind: str, saved: SavedCase, path: Path) -> None:
-        """Record a case that fails, or ended its process."""
-        self._add(failed(domain, kind, saved, path, self._options.target.replay_command(path)))
+    def failed(self, domain: str, kind: str, saved: SavedCase, path: Path, *, shared: bool = False) -> None:
+        """Record a case that fails, or ended its process; ``shared`` says that others had found it before."""
+        command = self._options.target.replay_command(path)
+        self._add(failed(domain, kind, saved, path, command, shared=shared))
+
+    def fault(self, fault: HarnessFault) -> None:
+        """Record that the harness itself failed."""
+        self._add(Ended(time=time.time(), fault=str(fault), fault_code=fault.exit_code))
 
     def end(self, *, interrupted: bool) -> None:
         """Record that the run is over."""

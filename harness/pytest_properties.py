@@ -90,6 +90,7 @@ class _Shard:
         self._tally = Tally()
         self._lacking: ReleaseLacks | None = None
         self._failures: dict[str, Failure] = {}
+        self._shared: set[str] = set()
 
     def check(self, seconds: float | None) -> None:
         """Judge the share, or as much of it as the time allows; fail with every shrunk failure."""
@@ -121,6 +122,7 @@ class _Shard:
             # What ends its process is judged in one of its own: by te-harness fuzz.
             if saved.seen.ending or saved.case.fingerprint in crashed:
                 continue
+            self._shared.add(saved.case.fingerprint)
             try:
                 verdict = self._session.judge(saved.case)
             except ReleaseLacks:
@@ -178,6 +180,7 @@ class _Shard:
         saved = corpus.SavedCase(case=fault.case, why=f"the harness failed: {fault}", where=where)
         path = corpus.save(self._options.corpus / "faults", saved)
         fault.args = (f"{fault}; replay with: {self._options.target.replay_command(path)}",)
+        self._recorder.fault(fault)
 
     def _told(self, failure: Failure) -> str:
         """Save a failure, and return all that a person needs of it."""
@@ -187,6 +190,7 @@ class _Shard:
         target = self._options.target
         saved = corpus.from_failure(failure, target.where(self._session), self._found)
         path = corpus.save(self._options.corpus, saved)
-        self._recorder.failed(self._domain.name, failure.kind, saved, path)
+        shared = failure.case.fingerprint in self._shared
+        self._recorder.failed(self._domain.name, failure.kind, saved, path, shared=shared)
         self._finds.add(self._domain.name, saved)
         return failure_text(failure, path, target.replay_command(path))
