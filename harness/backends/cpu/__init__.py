@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -16,6 +16,9 @@ from harness.backends.base import ENVIRONMENT, Backend
 from harness.backends.cpu.loading import load_te
 from harness.backends.cpu.patches import patch_torch
 from harness.backends.cpu.triton_stub import stub_triton
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _PLAIN = torch.Tensor.__torch_dispatch__
 """Classes that have another are shells, such as TE's FP8 tensors: their data lies in tensors within."""
@@ -36,13 +39,11 @@ class CpuBackend(Backend):
         Tensors frozen with ``gc.freeze()`` do not count. Nor do those that torch's C++ made for itself and
         never showed to Python; what Transformer Engine saves for backward is not among them.
         """
+        # The type, not isinstance: that would run the __class__ property of proxies.
+        plain = {kind for kind in _kinds(torch.Tensor) if kind.__torch_dispatch__ is _PLAIN}
         held: dict[int, int] = {}
         for found in gc.get_objects():
-            # The type, not isinstance: that would run the __class__ property of proxies.
-            kind = type(found)
-            if not issubclass(kind, torch.Tensor) or kind.__torch_dispatch__ is not _PLAIN:
-                continue
-            if found.device.type == "cpu":
+            if type(found) in plain and found.is_cpu:
                 storage = found.untyped_storage()
                 held[storage.data_ptr()] = storage.nbytes()
         return sum(held.values())
@@ -53,6 +54,13 @@ class CpuBackend(Backend):
         default: Any = torch.cuda.default_generators[0]
         default.graphsafe_set_state(default.clone_state())
         super().seed(seed)
+
+
+def _kinds(kind: type[Any]) -> Iterator[type[Any]]:
+    """Yield a class and all that are derived from it."""
+    yield kind
+    for derived in kind.__subclasses__():
+        yield from _kinds(derived)
 
 
 def start(reason: str) -> CpuBackend:
