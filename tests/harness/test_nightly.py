@@ -134,11 +134,11 @@ def test_a_night_on_cpus_has_a_campaign_for_each_release_and_domain(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     cache_installed()
-    ended = run("cpu_nightly.py", tmp_path / "night", 2, "--seed", 4, INSTALLED)
+    ended = run("cpu_nightly.py", tmp_path / "night", 12, "--seed", 4, INSTALLED)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     summary = (tmp_path / "night/summary.md").read_text()
     assert f"contract {releases.normalized(INSTALLED)}: held" in summary
-    assert "Seed 4; cases were drawn for 1 seconds" in summary
+    assert "Seed 4; cases were drawn for 6 seconds" in summary
     tests = ET.parse(tmp_path / "night/junit.xml").findall("testcase")  # noqa: S314
     assert [test.get("name") for test in tests] == [f"contract {INSTALLED}", f"frontier {INSTALLED}"]
 

@@ -34,6 +34,9 @@ def test_another(te_session):
     pass
 """
 
+CASE_TIMEOUT = {"cpu": 3, "cuda": 20}[backends.active().name]
+"""Seconds, longer than the first case of a fresh process: on a GPU it loads kernels, and others may too."""
+
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
@@ -68,14 +71,14 @@ def run(project: Path, *arguments: object, checkpointer: str | None = None) -> t
     ("checkpointer", "how", "dist"),
     [
         ("is_killed_once", "SIGKILL, or memory ran out", "load"),
-        ("hangs_once", "not at its end after 3 seconds", "worksteal"),
+        ("hangs_once", f"not at its end after {CASE_TIMEOUT} seconds", "worksteal"),
         ("loses_the_device_once", "CUDA error: planted", "worksteal"),
     ],
 )
 def test_a_case_that_ends_its_worker_is_named_and_its_test_goes_on_without_it(
     project: Path, checkpointer: str, how: str, dist: str
 ) -> None:
-    code, output = run(project, "-n", 1, "--case-timeout", 3, "--dist", dist, checkpointer=checkpointer)
+    code, output = run(project, "-n", 1, "--case-timeout", CASE_TIMEOUT, "--dist", dist, checkpointer=checkpointer)
     assert code == 1
     assert "1 failed, 2 passed" in output
     ((path, saved),) = corpus.load_folder(project / "corpus" / "crashes")
