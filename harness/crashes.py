@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from harness.corpus import Found
     from harness.target import Target
 
-_MOST = 60
+MOST = 60
 """Smaller cases that are tried: each that crashes as well costs the start of a process."""
 
 _LONGEST_SECONDS = 180.0
@@ -33,11 +33,13 @@ def crash(case: c.Case, how: str, where: Mapping[str, str], found: Found | None)
     return SavedCase(case=case, why=f"crash: {how}", seen=Seen(ending=how), where=dict(where), found=found)
 
 
-def shrunk(saved: SavedCase, outside: Outside, clock: Callable[[], float] = time.monotonic) -> SavedCase:
-    """Return the smallest case found that ends its process in the same way.
+def shrunk(
+    saved: SavedCase, outside: Outside, clock: Callable[[], float] = time.monotonic, most: int = MOST
+) -> SavedCase | None:
+    """Return the smallest case found, of so many at ``most``, that ends its process in the same way.
 
-    Each is judged in a fresh process. A crash that does not come again there is returned as it is: it was
-    killed from outside, or what ran before it had its part.
+    Each is judged in a fresh process. None where the crash does not come again there: it was killed from
+    outside, or what ran before it had its part.
     """
     deadline = clock() + _LONGEST_SECONDS
     features = features_beyond(saved.case)
@@ -51,8 +53,8 @@ def shrunk(saved: SavedCase, outside: Outside, clock: Callable[[], float] = time
             return False
 
     if not crashes_alike(saved.case):
-        return msgspec.structs.replace(saved, why=f"{saved.why} (not when judged again, alone)")
-    smallest = reduce(saved.case, crashes_alike, _MOST)
+        return None
+    smallest = reduce(saved.case, crashes_alike, most)
     if smallest == saved.case:
         return saved
     return msgspec.structs.replace(
@@ -69,4 +71,5 @@ def smallest_of_each_kind(
         kinds.setdefault(saved.seen.ending, saved)
     for saved in kinds.values():
         with Outside(target, case_timeout) as outside:
-            yield shrunk(saved, outside)
+            smallest = shrunk(saved, outside)
+        yield smallest or msgspec.structs.replace(saved, why=f"{saved.why} (not when judged again, alone)")

@@ -62,9 +62,16 @@ class Logbook:
 
     @contextlib.contextmanager
     def drawing(self, found: Found) -> Iterator[None]:
-        """Note that the cases judged within are drawn in a campaign, which can go on without one of them."""
+        """Note that the cases judged within are drawn in a campaign, which can go on without one of them.
+
+        What ends this process, like DeviceLost, leaves it noted.
+        """
         self._write(found)
-        yield
+        try:
+            yield
+        except Exception:
+            self._write(None)
+            raise
         self._write(None)
 
     def end(self, how: str) -> None:
@@ -91,6 +98,11 @@ def last_case(folder: Path, name: str, how: str) -> SavedCase | None:
     ending, written = folder / f"{name}{_ENDING}", folder / f"{name}{_PAGE}"
     page = msgspec.json.decode(written.read_bytes(), type=_Page)
     return crash(flight.case, ending.read_text() if ending.exists() else how, page.where, page.found)
+
+
+def close(folder: Path, name: str) -> None:
+    """Take note that a process has ended: another may have its number soon, and judges nothing."""
+    (folder / f"{name}{_CASE}").unlink(missing_ok=True)
 
 
 def leave_out(folder: Path, case: str) -> bool:

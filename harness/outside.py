@@ -69,6 +69,8 @@ class Outside:
                 return Ended(overdue(self._timeout))
             self._crew.listen()
         if isinstance(said, Broken):
+            # It has ended with what it said, perhaps without our having heard so yet.
+            self._dismiss(worker)
             raise said.error()
         if isinstance(said, Ended):
             self._dismiss(worker)

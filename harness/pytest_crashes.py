@@ -99,7 +99,9 @@ class Warden:
         saved = logbook.last_case(self.folder, name, _ending(report.node))
         if saved is None:
             return
-        report.longrepr = f"{report.longrepr}\n{self.keep(name, saved.seen.ending)}"
+        logbook.close(self.folder, name)
+        self._crashed[saved.case.fingerprint] = saved
+        report.longrepr = f"{report.longrepr}\n{self._saved(saved)}"
         new = logbook.leave_out(self.folder, saved.case.fingerprint)
         if new and saved.found is not None:
             sched.mark_test_pending(crashitem)

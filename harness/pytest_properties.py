@@ -109,6 +109,8 @@ class _Shard:
             pytest.fail("\n\n".join(map(self._told, self._failures.values())), pytrace=False)
         if self._lacking and not self._tally.cases:
             raise self._lacking
+        if seconds is not None and not self._tally.cases:
+            pytest.skip(f"no case was judged in this shard's {seconds:.2g} seconds; give it more --seconds")
 
     def _judge_finds(self) -> None:
         """Judge this shard's part of what other runs have found and shared, and drop what is fixed."""
@@ -126,6 +128,10 @@ class _Shard:
             try:
                 verdict = self._session.judge(saved.case)
             except ReleaseLacks:
+                continue
+            except Exception as error:
+                # Failing every run of a fleet is not for one case of a stranger to do.
+                warn(f"{saved.case.fingerprint}: {type(error).__name__}: {error}")
                 continue
             if is_fixed(saved, verdict, where):
                 self._finds.remove(self._domain.name, saved)

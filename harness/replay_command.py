@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.errors import CannotRunHere
-from harness.exits import VIOLATED, complain, quiet
+from harness.exits import FAULT, VIOLATED, complain, quiet
 from harness.options import PATH, case_timeout_option, target_options
 from harness.target import Target
 
@@ -29,7 +29,8 @@ def replay(cases: tuple[Path, ...], folder: Path, case_timeout: float, *, prune:
 
     Each is reproduced, fixed, changed (it fails in another way), or cannot run here; one that was saved for
     no failure held, or is violated. A case that was saved because it ended its process is judged in a
-    process of its own.
+    process of its own. Where the harness fails on a case, the others are judged all the same, and it ends
+    with 3.
     """
     wanted = Target(**target)
     from harness import corpus
@@ -40,7 +41,7 @@ def replay(cases: tuple[Path, ...], folder: Path, case_timeout: float, *, prune:
     from harness.replay import FAILS, Replayer, became
     from harness.report import replay_lines
 
-    failed = refused = 0
+    failed = refused = faulty = 0
     with quiet(), Replayer(wanted, case_timeout) as replayer:
         for path, saved in files:
             try:
@@ -48,12 +49,17 @@ def replay(cases: tuple[Path, ...], folder: Path, case_timeout: float, *, prune:
             except CannotRunHere as error:
                 refused = complain(f"cannot run here: {saved.case.fingerprint}: {error}", error.exit_code)
                 continue
+            except Exception as error:
+                # One case on which the harness fails keeps nobody from the others.
+                told = f"the harness failed: {saved.case.fingerprint}: {type(error).__name__}: {error}"
+                faulty = complain(told.splitlines()[0], FAULT)
+                continue
             word = became(saved, answer)
             failed += word in FAILS
             click.echo("\n".join(replay_lines(saved, answer, word)))
             if prune and word == "fixed":
                 _remove(path, saved, replayer.where)
-    return VIOLATED if failed else refused
+    return faulty or (VIOLATED if failed else refused)
 
 
 def _remove(path: Path, saved: SavedCase, where: dict[str, str]) -> None:

@@ -35,6 +35,7 @@ class Children:
     def __init__(self) -> None:
         self.stopped_by: int | None = None
         self._child: subprocess.Popen[str] | None = None
+        self._killer: threading.Timer | None = None
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
 
@@ -67,6 +68,9 @@ class Children:
         status = child.wait()
         timer.cancel()
         self._child = None
+        if self._killer is not None:
+            # Its number may be another's soon.
+            self._killer.cancel()
         # What it has started may outlive it, and hold on to what the copier reads.
         _signal(child, signal.SIGKILL)
         copier.join()
@@ -92,13 +96,12 @@ class Children:
         if first and self._child is not None:
             self._end(self._child, _SHORT_GRACE)
 
-    @staticmethod
-    def _end(child: subprocess.Popen[str], grace: float) -> None:
+    def _end(self, child: subprocess.Popen[str], grace: float) -> None:
         """Interrupt a command and all that it has started, and kill what is left of them later."""
         _signal(child, signal.SIGINT)
-        killer = threading.Timer(grace, _signal, (child, signal.SIGKILL))
-        killer.daemon = True
-        killer.start()
+        self._killer = threading.Timer(grace, _signal, (child, signal.SIGKILL))
+        self._killer.daemon = True
+        self._killer.start()
 
 
 def _copy(child: subprocess.Popen[str], log: Path | None) -> None:

@@ -5,7 +5,7 @@ Usage: file_issues.py FOLDER [--most N] [--run URL] [--dry-run]
 
 FOLDER holds nights as they were uploaded: each file FINGERPRINT.md in a folder named issues, at any depth,
 has the title of an issue in its first line and its body in the rest. A fingerprint that stands in the title
-of an issue with our label, open or closed, is left alone; so is what is more than N, until the next night.
+of an issue, open or closed, is left alone; so is what is more than N, until the next night.
 With --dry-run it says what it would file. Needs Python alone and ``gh``, which takes its token from GH_TOKEN
 and its repository from GH_REPO or the current folder. What it reads is data: it goes to ``gh`` as arguments
 and files.
@@ -47,6 +47,8 @@ def main() -> int:
         filed = _filed()
         new = {name: path for name, path in found.items() if name not in filed}
         print(f"{len(found)} fingerprints, of which {len(found) - len(new)} have an issue.")
+        if new and not asked.dry_run:
+            _make_label()
         for name in list(new)[: asked.most]:
             _file(name, new[name], asked.run, dry=asked.dry_run)
     except subprocess.CalledProcessError as error:
@@ -69,10 +71,12 @@ def _found(folder: Path) -> dict[str, Path]:
 
 
 def _filed() -> set[str]:
-    """Return the fingerprints that have an issue. Listed rather than searched: an index lags behind."""
-    listed = _gh(
-        "issue", "list", "--label", _LABEL, "--state", "all", "--limit", _ALL, "--json", "title"
-    )  # fmt: skip
+    """Return the fingerprints that have an issue.
+
+    All issues are listed: for those with a label alone, gh would ask an index, which lags behind and has no
+    more than a thousand; and somebody may have taken the label off.
+    """
+    listed = _gh("issue", "list", "--state", "all", "--limit", _ALL, "--json", "title")
     return {name for issue in json.loads(listed) for name in _FINGERPRINT.findall(issue["title"])}
 
 
@@ -83,13 +87,19 @@ def _file(name: str, path: Path, run: str, *, dry: bool) -> None:
     if dry:
         print(f"would file {title}")
         return
-    _gh("label", "create", _LABEL, "--force", "--description", "Found by the nightly job")
     found = f"\n\nFound by {run}\n" if run else "\n"
     with tempfile.NamedTemporaryFile("w", suffix=".md", encoding="utf-8") as file:
         file.write(body[:_LONGEST_BODY] + found)
         file.flush()
         address = _gh("issue", "create", "--title", title, "--label", _LABEL, "--body-file", file.name)
     print(f"filed {title}: {address.strip()}")
+
+
+def _make_label() -> None:
+    """Make our label where there is none; one that there is may have a colour that somebody chose."""
+    labels = json.loads(_gh("label", "list", "--limit", _ALL, "--json", "name"))
+    if _LABEL not in {label["name"].lower() for label in labels}:
+        _gh("label", "create", _LABEL, "--description", "Found by the nightly job")
 
 
 def _gh(*arguments: str) -> str:

@@ -15,8 +15,8 @@ from finding import Finding, Target
 KEPT = ("corpus", "database", "issues")
 """What is kept from one night to the next."""
 
-_GREEN = (0, 2)
-"""What a report ends with where all held, and where nothing was judged: whether that is right, others say."""
+_REPLAYED = (None, 0, 1, 125)
+"""What a replay ends with where each case has its verdict or cannot run here; None where none was begun."""
 _REPORT_LIMIT = 120.0
 _REPLAY_LIMIT = 900.0
 _LONGEST_SUMMARY = 900_000
@@ -67,12 +67,15 @@ class Night:
             return
         log = self.out / "replay.log"
         begin = log.stat().st_size if log.exists() else 0
-        self.children.run(harness("replay", *kept, "--prune", *target.options), log, _REPLAY_LIMIT)
+        command = harness("replay", *kept, "--prune", *target.options)
+        status = self.children.run(command, log, _REPLAY_LIMIT)
         lines = log.read_bytes()[begin:].decode(errors="replace").splitlines()
         words = ("reproduced", "changed", "fixed")
         counts = {word: sum(line.startswith(f"{word} ") for line in lines) for word in words}
         told = ", ".join(f"{count} {word}" for word, count in counts.items())
         self.notes.append(f"Of {len(kept)} cases kept from nights before: {told} (`replay.log`).")
+        if status not in _REPLAYED:
+            self.notes.append(f"**Judging them again ended with {status}**: some have no verdict.")
         self.notes += [f"Fixed: `{line.split()[1]}`" for line in lines if line.startswith("fixed ")]
 
     def examine(self, target: Target) -> None:
@@ -99,7 +102,7 @@ class Night:
         self._show()
         if self.children.stopped_by is not None:
             return 128 + self.children.stopped_by
-        return status or int(answer not in _GREEN) or int(bool(self.findings))
+        return status or int(answer != 0) or int(bool(self.findings))
 
     def _forget_mended(self) -> None:
         """Remove what was to be filed about a case that is not kept any more."""

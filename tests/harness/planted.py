@@ -16,7 +16,7 @@ import torch
 import transformer_engine.pytorch as te
 
 from harness import backends
-from harness.errors import DeviceLost, HarnessFault
+from harness.errors import DeviceLost, HarnessFault, ReleaseLacks
 
 
 def no_recompute(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -45,6 +45,13 @@ def aborts_in_reentrant(function: Callable[..., Any], *args: Any, **kwargs: Any)
     """Abort in a reentrant region, as a failed assertion of an extension would."""
     if kwargs.get("use_reentrant", True):
         os.abort()
+    return te.checkpoint(function, *args, **kwargs)
+
+
+def release_lacks_reentrant(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Refuse a reentrant region, as a release does that has none."""
+    if kwargs.get("use_reentrant", True):
+        raise ReleaseLacks("0.0", "reentrant regions")
     return te.checkpoint(function, *args, **kwargs)
 
 

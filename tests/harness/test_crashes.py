@@ -9,8 +9,8 @@ import pytest
 
 from harness import backends, corpus
 from harness import case as c
-from harness.crashes import crash, shrunk
-from harness.errors import InvalidInput
+from harness.crashes import crash, shrunk, smallest_of_each_kind
+from harness.errors import CannotRunHere, InvalidInput
 from harness.outside import Ended, Outside
 from harness.target import Target
 from harness.verdict import Verdict
@@ -36,6 +36,12 @@ def aborting() -> Iterator[Outside]:
     assert multiprocessing.active_children() == []
 
 
+@pytest.fixture
+def refusing() -> Iterator[Outside]:
+    with outside("release_lacks_reentrant") as judge:
+        yield judge
+
+
 def test_a_case_that_ends_its_process_says_how_and_the_next_one_is_judged(aborting: Outside) -> None:
     assert aborting.judge(SMALL) == Ended("SIGABRT")
     verdict = aborting.judge(HELD)
@@ -45,6 +51,7 @@ def test_a_case_that_ends_its_process_says_how_and_the_next_one_is_judged(aborti
 
 def test_a_crash_is_made_smaller_in_fresh_processes(aborting: Outside) -> None:
     smallest = shrunk(crash(LARGE, "SIGABRT", {}, FOUND), aborting)
+    assert smallest is not None
     assert len(c.modules(smallest.case)) == 1
     assert len(smallest.case.schedule) <= 2
     assert smallest.why == f"crash: SIGABRT (made smaller from {LARGE.fingerprint})"
@@ -52,15 +59,27 @@ def test_a_crash_is_made_smaller_in_fresh_processes(aborting: Outside) -> None:
 
 
 def test_a_crash_that_does_not_come_again_stays_as_it_was(aborting: Outside) -> None:
-    saved = shrunk(crash(HELD, "SIGKILL, or memory ran out", {}, FOUND), aborting)
-    assert saved.case == HELD
-    assert saved.why.endswith("(not when judged again, alone)")
+    saved = crash(HELD, "SIGKILL, or memory ran out", {}, FOUND)
+    assert shrunk(saved, aborting) is None
+    target = Target(backend=backends.active().name)
+    (smallest,) = smallest_of_each_kind([saved], target, 60.0)
+    assert smallest.case == HELD
+    assert smallest.why.endswith("(not when judged again, alone)")
 
 
 def test_time_ends_the_search_for_a_smaller_one(aborting: Outside) -> None:
     clock = iter([0.0, 1.0, *[1000.0] * 1000])
     saved = crash(LARGE, "SIGABRT", {}, FOUND)
     assert shrunk(saved, aborting, lambda: next(clock)) == saved
+
+
+def test_a_case_that_the_harness_refuses_is_not_taken_for_a_crash_of_the_next(refusing: Outside) -> None:
+    for _ in range(2):
+        with pytest.raises(CannotRunHere):
+            refusing.judge(LARGE)
+        verdict = refusing.judge(HELD)
+        assert isinstance(verdict, Verdict)
+        assert verdict.held
 
 
 def test_a_case_that_breaks_the_device_ends_its_process_and_the_next_one_gets_a_fresh_one() -> None:
@@ -79,6 +98,7 @@ def test_a_failed_assertion_of_a_kernel_is_made_smaller_in_fresh_processes() -> 
         assert isinstance(verdict, Verdict)
         assert verdict.held
         smallest = shrunk(crash(LARGE, how, {}, FOUND), judge)
+    assert smallest is not None
     assert len(c.modules(smallest.case)) == 1
     assert c.regions(smallest.case)[0].use_reentrant
 

@@ -181,11 +181,18 @@ value = lambda name: words[words.index(name) + 1]
 if words[:2] == ["issue", "list"]:
     if "--state" not in words or value("--state") != "all":
         raise SystemExit("closed ones count too")
+    if "--label" in words or "--search" in words:
+        raise SystemExit("this asks an index, which lags behind")
     print(json.dumps([{{"title": path.read_text().splitlines()[0]}} for path in folder.iterdir()]))
 elif words[:2] == ["issue", "create"]:
     body = pathlib.Path(value("--body-file")).read_text()
     (folder / str(len(list(folder.iterdir())))).write_text(value("--title") + "\\n" + body)
-elif words[:2] != ["label", "create"]:
+elif words[:2] == ["label", "list"]:
+    print(json.dumps([{{"name": name}} for name in (folder.parent / "labels").read_text().split()]))
+elif words[:2] == ["label", "create"]:
+    with (folder.parent / "labels").open("a") as labels:
+        labels.write(words[2] + "\\n")
+else:
     raise SystemExit(f"unknown: {{words}}")
 """
 
@@ -197,6 +204,8 @@ class Tracker:
         self.issues, self.nights = folder / "tracker", folder / "nights"
         for made in (self.issues, self.nights, folder / "bin"):
             made.mkdir()
+        self.labels = folder / "labels"
+        self.labels.write_text("bug\n")
         self.gh = folder / "bin/gh"
         self.gh.write_text(GH)
         self.gh.chmod(0o755)
@@ -228,6 +237,7 @@ def test_a_fingerprint_is_filed_once_whoever_finds_it_however_often(tracker: Tra
     assert tracker.titles == [f"{'a' * 16}: pairing", f"{'b' * 16}: pairing"]
     for issue in tracker.issues.iterdir():
         assert "body `$(id)`\n\n\nFound by https://example.org/run" in issue.read_text()
+    assert tracker.labels.read_text() == "bug\nte-harness\n"
     again = tracker.file()
     assert "2 fingerprints, of which 2 have an issue." in again.stdout
     assert len(tracker.titles) == 2
@@ -246,12 +256,15 @@ def test_no_more_than_asked_are_filed_in_one_night_and_the_rest_in_the_next(trac
     assert len(tracker.titles) == 5
     tracker.file()
     assert len(tracker.titles) == 7
+    # A label that there is may have a colour that somebody chose.
+    assert tracker.labels.read_text().count("te-harness") == 1
 
 
 def test_a_dry_run_files_nothing(tracker: Tracker) -> None:
     tracker.find("a" * 16)
     assert f"would file {'a' * 16}: pairing" in tracker.file("--dry-run").stdout
     assert not tracker.titles
+    assert tracker.labels.read_text() == "bug\n"
 
 
 def test_what_a_file_is_named_and_says_is_data(tracker: Tracker) -> None:

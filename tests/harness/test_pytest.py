@@ -78,7 +78,9 @@ def run(project: Path, *arguments: object, checkpointer: str | None = None) -> t
 def test_a_case_that_ends_its_worker_is_named_and_its_test_goes_on_without_it(
     project: Path, checkpointer: str, how: str, dist: str
 ) -> None:
-    code, output = run(project, "-n", 1, "--case-timeout", CASE_TIMEOUT, "--dist", dist, checkpointer=checkpointer)
+    code, output = run(
+        project, "-n", 1, "--case-timeout", CASE_TIMEOUT, "--dist", dist, checkpointer=checkpointer
+    )
     assert code == 1
     assert "1 failed, 2 passed" in output
     ((path, saved),) = corpus.load_folder(project / "corpus" / "crashes")
