@@ -61,7 +61,8 @@ class Run:
         self._backend = backend
         self._probe = probe
         self._model = Model(case, backend.device, recompute=checkpointer is not None)
-        self._recorder = Recorder(self._model, probe, self.trace)
+        self._recorder = Recorder(self._model, probe, self.trace, snapshots=checkpointer is not None)
+        self._holders = probe.holders(self._model.root)
         self._caller = Caller(self._model, self._recorder, checkpointer)
         paths = {id(module): path for path, module in self._model.root.named_modules()}
         for region in self._model.regions:
@@ -172,6 +173,7 @@ class Run:
                 self._recorder.unwatch()
                 self._model.deep_copy(beside=step.beside)
                 self._recorder.watch(self._model)
+                self._holders = self._probe.holders(self._model.root)
                 self._optimizer = None
 
     def _unsettle(self) -> None:
@@ -277,7 +279,7 @@ class Run:
 
     def _keep_fp8_state(self) -> None:
         """Record scales and amax histories, packed into one tensor."""
-        state = list(self._probe.fp8_state(self._model.root))
+        state = list(self._probe.fp8_state(self._holders))
         layout = [(name, tensor.numel()) for name, tensor in state]
         self.trace.state_layout[self._recorder.iteration] = layout
         if state:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
 import torch
@@ -24,6 +24,7 @@ from transformer_engine.pytorch.module.base import FP8GlobalStateManager, Transf
 
 from harness.errors import CannotRunHere
 
+_OPS = "_fp8_metas"
 _POSITION = "global_fp8_buffer_pos_fwd_recompute"
 _REGION_FLAGS = ("_IN_ACTIVATION_RECOMPUTE_REGION", "_FP8_ACTIVATION_RECOMPUTE_ENABLED")
 _PHASE_FLAGS = ("_ACTIVATION_RECOMPUTE_PHASE", "_FP8_ACTIVATION_RECOMPUTE_PHASE")
@@ -112,16 +113,22 @@ class Probe(ABC):
         meta: dict[str, Any] = module.fp8_meta  # type: ignore[assignment]
         return [tensor.detach().clone() for name, tensor in _scaling("", meta) if ".scaling_fwd." in name]
 
-    def fp8_state(self, root: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-        """Yield each scale and amax history below ``root``: float32, [tensors] and [history, tensors].
+    def holders(self, root: torch.nn.Module) -> list[tuple[str, torch.nn.Module]]:
+        """Return the modules below ``root`` that may hold FP8 state, with their paths.
 
-        Modules keep them in ``fp8_meta``; operations of ``te.ops`` in ``_fp8_metas`` (both private).
+        Modules keep it in ``fp8_meta``; operations of ``te.ops`` in ``_fp8_metas`` (both private).
         """
-        for path, module in root.named_modules():
+        kept = TransformerEngineBaseModule
+        return [(name, m) for name, m in root.named_modules() if isinstance(m, kept) or hasattr(m, _OPS)]
+
+    def fp8_state(self, holders: Iterable[tuple[str, torch.nn.Module]]) -> Iterator[tuple[str, torch.Tensor]]:
+        """Yield each scale and amax history of ``holders``: float32, [tensors] and [history, tensors]."""
+        for path, module in holders:
             if isinstance(module, TransformerEngineBaseModule):
                 yield from _scaling(path, module.fp8_meta)
-            for direction, meta in (getattr(module, "_fp8_metas", None) or {}).items():
-                yield from _scaling(f"{path}.{direction}", meta or {})
+            else:
+                for direction, meta in (getattr(module, _OPS) or {}).items():
+                    yield from _scaling(f"{path}.{direction}", meta or {})
 
 
 class Layout2_1(Probe):  # noqa: N801 - a release has dots

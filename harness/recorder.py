@@ -40,15 +40,17 @@ class _Before(NamedTuple):
 class Recorder:
     """Writes calls and events of one run into its trace, and a close-up where that holds one.
 
-    ``step`` and ``phase`` are the schedule's; whoever walks it sets them, and ``iteration``.
+    ``step`` and ``phase`` are the schedule's; whoever walks it sets them, and ``iteration``. ``snapshots``
+    false leaves the modules themselves alone, as in a direct run, whose modules are never asked about.
     """
 
-    def __init__(self, model: Model, probe: Probe, trace: Trace) -> None:
+    def __init__(self, model: Model, probe: Probe, trace: Trace, *, snapshots: bool) -> None:
         self.step = 0
         self.phase: Phase = 1
         self._iteration = 0
         self._trace = trace
         self._probe = probe
+        self._snapshots = snapshots
         # By id, without a reference: a snapshot kept alive here would look like a leak of TE's.
         self._numbers: dict[int, int] = {}
         self._next = 0
@@ -60,6 +62,10 @@ class Recorder:
         """Watch the modules of a model; those of a run may be replaced by copies."""
         self._watched = self._probe.fp8_modules(model.root)
         self._named: dict[str, torch.nn.Module] = {}
+        if self._snapshots:
+            self._watch_regions(model)
+
+    def _watch_regions(self, model: Model) -> None:
         meant = dict(_meant_for_delayed_scaling(model, self._probe))
         names: dict[int, dict[int, str]] = {}
         modules = {id(module): module for _, module in self._watched}

@@ -114,7 +114,7 @@ def test_an_error_in_the_recorder_is_a_fault_though_te_is_running(
 
     monkeypatch.setattr(te_session.probe, "queue", fails)
     with pytest.raises(HarnessFault, match="recorder failed: ZeroDivisionError"):
-        direct(te_session, c.Case(graph=LINEAR, schedule=ONCE))
+        checkpointed(te_session, c.Case(graph=LINEAR, schedule=ONCE), te.checkpoint)
 
 
 def test_a_case_that_failed_does_not_poison_the_next(te_session: Session) -> None:

@@ -54,7 +54,7 @@ def test_switches_show_while_they_are_on(te_session: Session) -> None:
 
 def test_fp8_state_is_scale_and_history_in_both_directions(te_session: Session) -> None:
     module = pending(te_session)
-    state = dict(te_session.probe.fp8_state(module))
+    state = dict(te_session.probe.fp8_state(te_session.probe.holders(module)))
 
     assert list(state) == [
         ".scaling_fwd.scale",

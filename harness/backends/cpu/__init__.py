@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -42,8 +43,10 @@ class CpuBackend(Backend):
         # The type, not isinstance: that would run the __class__ property of proxies.
         plain = {kind for kind in _kinds(torch.Tensor) if kind.__torch_dispatch__ is _PLAIN}
         held: dict[int, int] = {}
-        for found in gc.get_objects():
-            if type(found) in plain and found.is_cpu:
+        objects = gc.get_objects()
+        # No loop in Python over all objects, of which few are tensors.
+        for found in compress(objects, map(plain.__contains__, map(type, objects))):
+            if found.is_cpu:
                 storage = found.untyped_storage()
                 held[storage.data_ptr()] = storage.nbytes()
         return sum(held.values())
