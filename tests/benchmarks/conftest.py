@@ -1,10 +1,25 @@
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from harness import backends, gpus
+
+if TYPE_CHECKING:
+    from harness.session import Session
+
+
+@pytest.fixture
+def bare_session(te_session: Session, monkeypatch: pytest.MonkeyPatch) -> Session:
+    """The session without the journal, of which ``test_journaling`` tells the price.
+
+    A campaign flushes one note to the disk for a whole round of cases; a case judged by itself would have
+    a flush of its own.
+    """
+    monkeypatch.setattr(te_session, "noted", lambda _case: contextlib.nullcontext())
+    return te_session
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -29,19 +29,20 @@ the harness; on a GPU they tell the time of the CPU, which launches kernels and 
 
 DONE = """
 Forwards and backwards are Transformer Engine's and torch's own work, which the loop by hand has too; hooks
-that note each push and pop are a hundredth of it. Of what is the harness's own,
+that note each push and pop are a small part of it. Of what is the harness's own,
 
 - **what a step leaves** was the largest share. The memory held is read from one statistic of CUDA's
   allocator, instead of a dictionary of all, and on emulated kernels from a walk over the tensors alive,
-  which asks each object for its type only, and takes a third of the time so;
-- **garbage collections** are part of it. They find what a case leaves, in a tenth of a millisecond instead of
-  hundreds, since all that is older is frozen while a case runs;
+  which asks each object for its type only;
+- **garbage collections** are part of it. They find what a case leaves, and pass over all that is older, which
+  is frozen while a case runs;
 - **oracles** waited for the GPU once for each tensor. Outputs, gradients and FP8 state are now compared in
   one go, and tensor by tensor only where that finds a difference;
 - **FP8 state** is packed into one tensor an iteration; gradients are copied only where a later backward adds
-  to them.
+  to them;
+- **hooks of the modules** stand on the checkpointed twin only, whose pushes and pops they note.
 
-What remains is a few per cent each; nothing in it waits for a GPU more than a case has to.
+What remains is small; nothing in it waits for a GPU more than a case has to.
 """
 
 

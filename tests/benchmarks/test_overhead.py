@@ -29,20 +29,20 @@ def seconds(function: Callable[[], None]) -> float:
     return time.perf_counter() - start
 
 
-def test_the_harness_takes_little_more_than_the_work_by_hand(te_session: Session, benchmark: Any) -> None:
+def test_the_harness_takes_little_more_than_the_work_by_hand(bare_session: Session, benchmark: Any) -> None:
     """Both in turn, so that whatever else the machine does slows both; the median of the ratios counts."""
 
     def harness() -> None:
-        assert te_session.judge(CASE).held
+        assert bare_session.judge(CASE).held
 
     def hand() -> None:
-        by_hand.compare_by_hand(te_session.backend.device)
+        by_hand.compare_by_hand(bare_session.backend.device)
 
     for warm_up in (harness, hand) * 5:
         warm_up()
     ratios = [seconds(harness) / seconds(hand) for _ in range(PAIRS)]
     benchmark.pedantic(harness, rounds=PAIRS)
     ratio = statistics.median(ratios)
-    limit = LIMITS[te_session.backend.name]
+    limit = LIMITS[bare_session.backend.name]
     benchmark.extra_info.update(what="one case / the same by hand", ratio=ratio, at_most=limit)
     assert ratio <= limit, statistics.quantiles(ratios)

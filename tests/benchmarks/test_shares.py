@@ -54,14 +54,14 @@ OWN_AT_MOST = 0.15
 """What may be the harness's own, of all the time."""
 
 
-def test_most_of_the_time_of_a_case_is_work_that_must_be_done(te_session: Session, benchmark: Any) -> None:
+def test_most_of_the_time_of_a_case_is_work_that_must_be_done(bare_session: Session, benchmark: Any) -> None:
     """Timers stand around functions of the harness.
 
     On a GPU they tell the time of the CPU, which launches kernels and seldom waits for them.
     """
 
     def judge() -> None:
-        assert te_session.judge(CASE).held
+        assert bare_session.judge(CASE).held
 
     for _ in range(WARM_UP):
         judge()
