@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 _TICK_SECONDS = 0.5
 _PATIENCE_SECONDS = 5.0
 
+LONGEST_START_SECONDS = 600.0
+"""Until a worker is ready. Seconds as a rule; minutes where many read from a cold disk at once."""
+
 Work: TypeAlias = Callable[[Connection], None]
 """What a worker does with its end of the pipe, until it returns; it must be picklable."""
 
@@ -126,6 +129,14 @@ def obituary(code: int | None) -> str:
     if code is not None and code < 0:
         return f"a worker died of signal {-code} (exit code {code}); if memory ran out, use fewer --workers."
     return f"a worker died with exit code {code}; what it wrote on standard error may say why."
+
+
+def never_began() -> str:
+    """Return that a worker did not become ready in time, in words."""
+    return (
+        f"a worker was not ready after {LONGEST_START_SECONDS:g} seconds: a driver or a file system that "
+        "does not answer may hold it; te-harness doctor runs without workers."
+    )
 
 
 def ending(code: int | None) -> str:

@@ -16,8 +16,8 @@ from typing import Any
 
 import msgspec
 
-FP8_CAPABILITY = (8, 9)
-"""The lowest compute capability that has FP8: Ada's."""
+from harness.backends.installed import FP8_CAPABILITY, has_compiled_extension
+from harness.errors import CannotRunHere
 
 BYTES_PER_WORKER = 2 * 2**30
 """Of a GPU's memory. Measured on an H200 with torch 2.11 and Transformer Engine 2.20.2: 16 workers on the
@@ -66,8 +66,17 @@ class _Board(msgspec.Struct, frozen=True):
 
 
 def visible(backend: str) -> tuple[Gpu, ...]:
-    """Return the GPUs that this process may use on a backend, or on the one that ``auto`` comes to."""
-    return () if backend == "cpu" else look().gpus
+    """Return the GPUs that this process may use on a backend, or on the one that ``auto`` comes to.
+
+    Without Transformer Engine's compiled extension that is the CPU, whatever GPUs there are.
+    """
+    if backend == "cpu":
+        return ()
+    # Where Transformer Engine is not installed at all, whoever needs it says so.
+    with contextlib.suppress(CannotRunHere):
+        if backend == "cuda" or has_compiled_extension():
+            return look().gpus
+    return ()
 
 
 def look() -> Seen:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from harness.crew import Crew, ending, obituary
+from harness.crew import LONGEST_START_SECONDS, Crew, ending, never_began, obituary
 from harness.errors import DeviceLost, HarnessFault
 from harness.leases import bind
 from harness.messages import Broken, Ready, telling
@@ -91,6 +91,8 @@ class Outside:
             self._crew.listen()
             if isinstance(self._said, Broken):
                 raise self._said.error()
+            if self._crew.silent_for(LONGEST_START_SECONDS):
+                raise HarnessFault(never_began())
         return worker
 
     def hear(self, worker: Connection, message: Ready | Said) -> None:

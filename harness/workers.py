@@ -26,7 +26,7 @@ from harness import case as c
 from harness import corpus, inflight
 from harness.campaign import size_of
 from harness.crashes import crash, smallest_of_each_kind
-from harness.crew import Crew, ending, obituary
+from harness.crew import LONGEST_START_SECONDS, Crew, ending, never_began, obituary
 from harness.errors import HarnessError, HarnessFault
 from harness.inflight import Flight, InFlight
 from harness.messages import Broken, Chunk, Counted, Done, Failed, Lost, Message, Ready
@@ -162,6 +162,7 @@ def _run(plan: Plan, supervisor: _Supervisor) -> None:
             while foreman.crew.busy and supervisor.outcome.fault is None:
                 foreman.crew.listen()
                 foreman.end_what_hangs()
+                foreman.require_a_start()
                 supervisor.tick()
         finally:
             foreman.crew.end()
@@ -220,6 +221,11 @@ class _Foreman:
         judging = [(worker, flight) for worker, flight in flights if flight is not None]
         for worker, flight in self._watchdog.look(judging):
             self._end(worker, flight, overdue(self._plan.case_timeout))
+
+    def require_a_start(self) -> None:
+        """Fail where a worker does not become ready: another in its place would fare no better."""
+        if any(worker not in self._at_work for worker in self.crew.silent_for(LONGEST_START_SECONDS)):
+            self._supervisor.fail(HarnessFault(never_began()))
 
     def _end(self, worker: Connection, flight: Flight | None, how: str) -> None:
         """End a worker that its case holds, or has left without a device."""

@@ -105,8 +105,10 @@ def saved_in(folder: Path) -> set[Path]:
     return {path for path in folder.rglob("*.json") if _NAME.fullmatch(path.stem) and path.is_file()}
 
 
-def is_readable(path: Path) -> bool:
-    """Return whether a saved case is whole."""
+def has_verdict(path: Path) -> bool:
+    """Return whether a saved case is whole, and not one on which the harness itself failed."""
+    if path.parent.name == "faults":
+        return False
     try:
         corpus.load(path)
     except HarnessError:

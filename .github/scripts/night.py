@@ -62,7 +62,7 @@ class Night:
 
     def replay_kept(self, folder: Path, target: Target) -> None:
         """Judge once more what the nights before have found and saved in a folder; forget what is mended."""
-        kept = [path for path in sorted(finding.saved_in(folder)) if finding.is_readable(path)]
+        kept = [path for path in sorted(finding.saved_in(folder)) if finding.has_verdict(path)]
         if not kept:
             return
         log = self.out / "replay.log"

@@ -14,7 +14,9 @@ from importlib.metadata import PackageNotFoundError, PathDistribution, version
 from pathlib import Path
 
 from harness.errors import CannotRunHere
-from harness.gpus import FP8_CAPABILITY
+
+FP8_CAPABILITY = (8, 9)
+"""The lowest compute capability that has FP8: Ada's."""
 
 OLDEST_TE = (2, 1)
 

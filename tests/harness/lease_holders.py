@@ -87,6 +87,6 @@ def bind_to_one(nvml: FakeNvml, environment: dict[str, str], connection: Connect
     # The backend of these tests may have hidden all GPUs.
     os.environ.pop("CUDA_VISIBLE_DEVICES", None)
     os.environ.update(environment)
-    gpu = bind("auto")
-    connection.send((gpu, bind("auto") is gpu, os.environ.get("CUDA_VISIBLE_DEVICES")))
+    gpu = bind("cuda")
+    connection.send((gpu, bind("cuda") is gpu, os.environ.get("CUDA_VISIBLE_DEVICES")))
     _wait(connection)

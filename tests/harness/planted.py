@@ -104,6 +104,17 @@ def breaks(_function: Callable[..., Any], *_args: Any, **_kwargs: Any) -> Any:
     raise HarnessFault("planted")
 
 
+_BROKEN: list[bool] = []
+
+
+def breaks_once(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """The same in the first call only."""
+    if not _BROKEN:
+        _BROKEN.append(True)
+        raise HarnessFault("planted")
+    return te.checkpoint(function, *args, **kwargs)
+
+
 def loses_the_device(_function: object, *_args: Any, **_kwargs: Any) -> Any:
     """Leave the device as a failed assertion of a kernel leaves a GPU: it raises, and raises ever after."""
 

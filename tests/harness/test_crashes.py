@@ -10,7 +10,7 @@ import pytest
 from harness import backends, corpus
 from harness import case as c
 from harness.crashes import crash, shrunk, smallest_of_each_kind
-from harness.errors import CannotRunHere, InvalidInput
+from harness.errors import CannotRunHere, HarnessFault, InvalidInput
 from harness.outside import Ended, Outside
 from harness.target import Target
 from harness.verdict import Verdict
@@ -106,6 +106,13 @@ def test_a_failed_assertion_of_a_kernel_is_made_smaller_in_fresh_processes() -> 
 def test_a_case_that_hangs_is_given_up() -> None:
     with outside("hangs", case_timeout=1.5) as judge:
         assert judge.judge(SMALL) == Ended("not at its end after 1.5 seconds")
+    assert multiprocessing.active_children() == []
+
+
+def test_a_process_that_does_not_become_ready_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.outside.LONGEST_START_SECONDS", 0.2)
+    with outside("checkpoint") as judge, pytest.raises(HarnessFault, match="a worker was not ready"):
+        judge.judge(SMALL)
     assert multiprocessing.active_children() == []
 
 

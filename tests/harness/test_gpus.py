@@ -32,6 +32,7 @@ class Host:
 
     def __call__(self, devices: list[Device], words: str | None = None, **environment: str) -> FakeNvml:
         nvml = FakeNvml(devices)
+        self._patch.setattr(gpus, "has_compiled_extension", lambda: True)
         self._patch.setitem(sys.modules, "pynvml", nvml)
         for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
             self._patch.delenv(name, raising=False)
@@ -87,6 +88,13 @@ def test_a_gpu_in_mig_mode_without_instances_is_none(host: Host, given: str | No
 def test_the_cpu_backend_has_no_gpus(host: Host) -> None:
     host(PAIR)
     assert visible("cpu") == ()
+
+
+def test_auto_has_no_gpus_where_it_comes_to_the_cpu(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    host(PAIR)
+    monkeypatch.setattr(gpus, "has_compiled_extension", lambda: False)
+    assert visible("auto") == ()
+    assert len(visible("cuda")) == 2
 
 
 def test_a_gpu_without_memory_of_its_own_has_the_machines(host: Host) -> None:

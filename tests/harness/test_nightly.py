@@ -15,7 +15,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from harness import backends, corpus, releases
-from tests.harness.commands import ROOT
+from tests.harness.commands import CASE, ROOT
 from tests.harness.fetched import INSTALLED, cache_installed
 
 SCRIPTS = ROOT / ".github/scripts"
@@ -88,6 +88,7 @@ def test_a_night_that_finds_nothing_ends_with_0_and_passes_odd_files_over(tmp_pa
     odd.parent.mkdir(parents=True)
     odd.write_text("odd")
     (odd.parent / f"{'0' * 16}.json").write_text("half a f")
+    corpus.save(odd.parent / "faults", corpus.SavedCase(case=CASE))
     (tmp_path / "night/issues").mkdir()
     (tmp_path / f"night/issues/{'1' * 16}.md").write_text("of a case that is mended\n")
     ended = night(tmp_path / "night")
@@ -95,6 +96,7 @@ def test_a_night_that_finds_nothing_ends_with_0_and_passes_odd_files_over(tmp_pa
     summary = (tmp_path / "night/summary.md").read_text()
     assert "## New findings: none" in summary
     assert "pytest held" in summary
+    assert "kept from nights before" not in summary
     assert "There is no report" not in summary
     assert (tmp_path / "night/summary.html").is_file()
     assert odd.read_text() == "odd"

@@ -26,7 +26,7 @@ gpus.cores = lambda: 16
 pytest_plugins = ["harness.pytest_gpus"]
 
 def pytest_addoption(parser):
-    parser.addoption("--backend", default="auto")
+    parser.addoption("--backend", default="cuda")
 
 def pytest_configure(config):
     from harness import pytest_gpus
@@ -99,7 +99,7 @@ def test_on_the_cpu_backend_nothing_is_bound(suite: Path) -> None:
 # --- The number ---------------------------------------------------------------------------------------
 
 
-def config(numprocesses: str = "auto", backend: str = "auto") -> pytest.Config:
+def config(numprocesses: str = "auto", backend: str = "cuda") -> pytest.Config:
     options = {"numprocesses": numprocesses, "--backend": backend, "dist": "no"}
     fake: Any = SimpleNamespace(getoption=lambda name, default=None: options.get(name, default))
     return cast("pytest.Config", fake)

@@ -79,6 +79,15 @@ def test_a_case_saved_for_no_failure_holds_or_is_violated(tmp_path: Path) -> Non
     assert path.exists()
 
 
+def test_a_case_on_which_the_harness_fails_keeps_nobody_from_the_others(tmp_path: Path) -> None:
+    failing, other = CASE, msgspec.structs.replace(CASE, seed=CASE.seed + 1)
+    paths = [corpus.save(tmp_path, SavedCase(case=case)) for case in (failing, other)]
+    result = here("replay", *paths, "--checkpointer", "tests.harness.planted:breaks_once")
+    assert result.exit_code == 3
+    assert complaint(result).startswith(f"te-harness: the harness failed: {failing.fingerprint}: ")
+    assert result.stdout.split()[:2] == ["held", other.fingerprint]
+
+
 def test_the_beginning_of_a_fingerprint_names_a_case_of_the_corpus(tmp_path: Path) -> None:
     corpus.save(tmp_path / "crashes", SavedCase(case=CASE))
     result = here("replay", CASE.fingerprint[:6], "--corpus", tmp_path)

@@ -100,6 +100,16 @@ def test_a_worker_that_dies_without_a_case_is_a_fault_of_the_harness(
     assert multiprocessing.active_children() == []
 
 
+def test_a_worker_that_does_not_become_ready_is_a_fault_of_the_harness(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(workers, "LONGEST_START_SECONDS", 0.2)
+    outcome = workers.run(plan(workers=1))
+    assert isinstance(outcome.fault, HarnessFault)
+    assert "a worker was not ready" in str(outcome.fault)
+    assert multiprocessing.active_children() == []
+
+
 def test_a_fault_of_the_harness_comes_with_its_case() -> None:
     outcome = workers.run(plan("breaks"))
     assert isinstance(outcome.fault, HarnessFault)
