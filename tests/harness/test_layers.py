@@ -185,6 +185,13 @@ def test_only_the_probe_and_the_patches_know_te_privately(path: Path) -> None:
         assert private not in _without_docstrings(code), f"{path.name} knows {private}"
 
 
+def test_the_architecture_draws_these_layers() -> None:
+    """In the same order, highest first; at the right of the names, what a layer is for."""
+    drawing = (ROOT / "ARCHITECTURE.md").read_text().split("```")[1]
+    drawn = [word for line in drawing.splitlines() for word in line[:72].split()]
+    assert drawn == [name for names in reversed(LAYERS) for name in sorted(names)]
+
+
 def test_strategies_import_neither_torch_nor_te() -> None:
     for path in ROOT.glob("strategies/*.py"):
         for name in imports(path):
