@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness.campaign import kind_of, known_in, size_of
 from harness.corpus import Seen, seen_of
 from harness.errors import CannotRunHere, HarnessFault
+from harness.failure import kind_of, known_in, size_of
 from harness.finds import kind_seen, may_be_removed
 from harness.outside import Ended, Outside
 from harness.plan import Again

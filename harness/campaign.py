@@ -14,21 +14,17 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import hypothesis
-import msgspec
 from hypothesis import HealthCheck, Phase, Verbosity
 
 from harness import case as c
-from harness.backends import te_version
 from harness.errors import HarnessFault, ReleaseLacks
-from harness.known_issues import explain, of_release
+from harness.failure import Failure, kind_of, size_of
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
     from harness.known_issues import Issue
     from harness.verdict import Verdict
-    from harness.violations import Violation
-    from strategies.domains import Domain
 
 CHUNK = 100
 """Cases a worker is given at a time: many, since each kind of failure is shrunk once per chunk, but not so
@@ -51,12 +47,6 @@ _DRAWS_PER_CASE = 3
 SHRUNK_ROUNDS = 3
 """Rounds in which a kind of failure is shrunk, where it came in so many."""
 
-_PRIMARY = (
-    "same errors", "FIFO drained", "pairing", "recompute count", "global state", "FP8 state", "outputs",
-    "input gradients", "parameter gradients", "steady memory",
-)  # fmt: skip
-"""Oracles by how near to a cause they speak: the first that objects names the kind of a failure."""
-
 Observer: TypeAlias = Callable[[c.Case, "Verdict"], None]
 Judge: TypeAlias = Callable[[c.Case], "Verdict"]
 Refused: TypeAlias = Callable[[ReleaseLacks], None]
@@ -77,34 +67,6 @@ class JudgingFault(HarnessFault):
 
 class _Stop(BaseException):
     """The campaign's time is up, or the harness itself failed: Hypothesis must pass it on, and not shrink."""
-
-
-class Failure(msgspec.Struct, frozen=True):
-    """The smallest case found of one kind of failure, and what the oracles say of it."""
-
-    kind: str
-    case: c.Case
-    verdict: Verdict
-
-
-def known_in(domain: Domain) -> tuple[Issue, ...]:
-    """Return the known issues that may explain a violation in a domain: none where equality is promised."""
-    return () if domain.promised else of_release(te_version())
-
-
-def kind_of(case: c.Case, verdict: Verdict, issues: Sequence[Issue] = ()) -> str | None:
-    """Return the kind of a failure: the signature of the violation nearest to its cause.
-
-    None if the case held, or shows a known issue: neither is news.
-    """
-    if verdict.held or explain(case, verdict.violations, issues):
-        return None
-    return signature_of(verdict.violations)
-
-
-def signature_of(violations: Iterable[Violation]) -> str:
-    """Return the signature of the violation nearest to its cause, of those that there are."""
-    return min(violations, key=lambda violation: _PRIMARY.index(violation.oracle)).signature
 
 
 def chunks(cases: int, seed: int, shard: tuple[int, int] = (1, 1)) -> Iterator[tuple[int, int]]:
@@ -341,12 +303,6 @@ def _settings() -> hypothesis.settings:
         print_blob=False,
         suppress_health_check=list(HealthCheck),
     )
-
-
-def size_of(case: c.Case) -> tuple[int, bytes]:
-    """Return what orders cases from small to large: their JSON, by length first."""
-    encoded = c.encode(case)
-    return len(encoded), encoded
 
 
 def _size(failure: Failure) -> tuple[int, bytes]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from harness.campaign import Failure
+    from harness.failure import Failure
     from harness.verdict import Verdict
 
 FORMAT = 1

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness import case as c
-from harness.campaign import SHRUNK_ROUNDS, Failure, JudgingFault, chunks, rounds_of, shrink
+from harness.campaign import SHRUNK_ROUNDS, JudgingFault, chunks, rounds_of, shrink
 from harness.errors import HarnessError, HarnessFault
+from harness.failure import Failure
 from harness.mutants import find
 from harness.mutation import Planted
 from harness.session import Session

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.beyond import features_beyond
-from harness.campaign import size_of
 from harness.corpus import SavedCase, Seen
 from harness.errors import HarnessError
+from harness.failure import size_of
 from harness.outside import Ended, Outside
 from harness.reducer import reduce
 

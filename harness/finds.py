@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from packaging.version import InvalidVersion, Version
 
 from harness import corpus
-from harness.campaign import signature_of, size_of
 from harness.database import Guarded
 from harness.errors import InvalidInput
+from harness.failure import signature_of, size_of
 from harness.replay import judged_as, obstacle
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness.beyond import features_beyond
-from harness.campaign import Failure, kind_of
 from harness.errors import ReleaseLacks
+from harness.failure import Failure, kind_of
 from harness.known_issues import explain
 from harness.reducer import reduce
 

@@ -44,7 +44,7 @@ def minimize(path: Path, folder: Path, cases: int | None, case_timeout: float, *
         return _minimize_crash(loaded, folder, wanted, case_timeout, cases)
     from harness import report
     from harness.backends import te_version
-    from harness.campaign import Failure, kind_of
+    from harness.failure import Failure, kind_of
     from harness.known_issues import of_release
     from harness.minimize import Minimizer
     from harness.sentence import describe

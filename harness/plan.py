@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import msgspec
 
 from harness import case as c
-from harness.campaign import chunks, size_of
+from harness.campaign import chunks
 from harness.corpus import SavedCase
 from harness.errors import HarnessError
+from harness.failure import size_of
 from harness.tally import Tally
 from harness.target import Target
 

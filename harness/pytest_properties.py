@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from harness import case as c
-    from harness.campaign import Failure, JudgingFault
+    from harness.campaign import JudgingFault
+    from harness.failure import Failure
     from harness.pytest_options import Options
     from harness.session import Session
     from harness.verdict import Verdict
@@ -69,7 +70,7 @@ class _Shard:
 
     def __init__(self, session: Session, config: pytest.Config, domain: Domain, number: int) -> None:
         from harness import corpus
-        from harness.campaign import known_in
+        from harness.failure import known_in
         from harness.finds import Finds
 
         self._session = session
@@ -139,7 +140,7 @@ class _Shard:
 
     def _fail(self, case: c.Case, verdict: Verdict) -> None:
         """Keep a case where it fails, and is the smallest of its kind."""
-        from harness.campaign import Failure, kind_of, size_of
+        from harness.failure import Failure, kind_of, size_of
 
         kind = kind_of(case, verdict, self._issues)
         if kind is not None:

@@ -13,8 +13,8 @@ import msgspec
 
 from harness import case as c
 from harness import validity
-from harness.campaign import size_of
 from harness.errors import InvalidInput
+from harness.failure import size_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

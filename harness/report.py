@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.bisect import Change
-    from harness.campaign import Failure
+    from harness.failure import Failure
     from harness.plan import Again, Outcome, Plan
     from harness.record import Disagreement
     from harness.replay import Became

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
-from harness.campaign import size_of
 from harness.errors import HarnessError, HarnessFault
 from harness.events import Counted, Ended, Failed, Started, Where, load
+from harness.failure import size_of
 from harness.replay import judged_as
 from harness.reproducer import script
 from harness.tally import Tally

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from harness import corpus, leases
-from harness.campaign import Failure, kind_of, known_in, run_chunk
+from harness.campaign import run_chunk
 from harness.errors import DeviceLost, ReleaseLacks
+from harness.failure import Failure, kind_of, known_in
 from harness.messages import Chunk, Counted, Done, Failed, Lost, Message, Ready, telling
 from harness.tally import Tally
 

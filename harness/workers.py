@@ -24,10 +24,10 @@ import msgspec
 
 from harness import case as c
 from harness import corpus, inflight
-from harness.campaign import size_of
 from harness.crashes import crash, smallest_of_each_kind
 from harness.crew import LONGEST_START_SECONDS, Crew, ending, never_began, obituary
 from harness.errors import HarnessError, HarnessFault
+from harness.failure import size_of
 from harness.inflight import Flight, InFlight
 from harness.messages import Broken, Chunk, Counted, Done, Failed, Lost, Message, Ready
 from harness.outside import overdue

@@ -15,6 +15,8 @@ from strategies.domains import DOMAINS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from harness.failure import Failure
+
 pytestmark = pytest.mark.benchmark(group="shrinking")
 
 CASES = 20
@@ -31,7 +33,7 @@ def reverted(request: pytest.FixtureRequest, te_session: Session) -> Iterator[Se
 
 def test_an_original_fault_is_found_and_shrunk_soon(reverted: Session, benchmark: Any) -> None:
     """Found in the first twenty cases, and every kind of failure that it shows shrunk."""
-    found: list[campaign.Failure] = []
+    found: list[Failure] = []
 
     def find_and_shrink() -> None:
         found.extend(

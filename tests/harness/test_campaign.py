@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from harness import case as c
 from harness import known_issues
-from harness.campaign import CHUNK, JudgingFault, chunks, kind_of, known_in, run_chunk
+from harness.campaign import CHUNK, JudgingFault, chunks, run_chunk
 from harness.errors import HarnessFault, ReleaseLacks
+from harness.failure import kind_of, known_in
 from harness.tally import Tally
 from harness.trace import RunError
 from harness.verdict import Verdict

@@ -45,6 +45,7 @@ LAYERS = [
     {"session"},
     {
         "events",
+        "failure",
         "files",
         "journal",
         "releases",

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from harness import case as c
 from harness import validity
 from harness.beyond import features_beyond
-from harness.campaign import size_of
+from harness.failure import size_of
 from harness.reducer import reduce, smaller
 from strategies.frontier import frontier
 

@@ -9,8 +9,8 @@ import pytest
 
 from harness import case as c
 from harness import report
-from harness.campaign import Failure
 from harness.corpus import SavedCase, Seen, from_failure
+from harness.failure import Failure
 from harness.features import CATALOGUE
 from harness.plan import Outcome, Plan
 from harness.record import Disagreement
